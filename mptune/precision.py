@@ -113,30 +113,14 @@ _FP64: Final = PRECISIONS["fp64"]
 _FP32: Final = PRECISIONS["fp32"]
 
 
-def _compound(
-    name: str,
-    stored: Precision,
-    computed_in: Precision,
-    flops_of_fma: int,
-    aliases: tuple[str, ...],
-    **differs: Any,
-) -> Precision:
-    return dataclasses.replace(
-        stored,
-        name=name,
-        cpp=f"mp::{name}",
-        stored=stored,
-        computed_in=computed_in,
-        flops_of_fma=flops_of_fma,
-        aliases=aliases,
-        **differs,
-    )
+def _compound(name: str, stored: Precision, computed_in: Precision, **differs: Any) -> Precision:
+    return dataclasses.replace(stored, name=name, cpp=f"mp::{name}", stored=stored, computed_in=computed_in, **differs)
 
 
 _COMPOUND_TABLE = (
     # A sum of n numbers errs by u + n^2 u^2, which is one rounding up to n = 1 / sqrt(u) (Ogita, Rump & Oishi 2005): a
     # product, a two-sum (6), and an addition.
-    _compound("fp64_neumaier", _FP64, _FP64, 8, ("fp64_compensated",), further_bits=0.5),
+    _compound("fp64_neumaier", _FP64, _FP64, flops_of_fma=8, aliases=("fp64_compensated",), further_bits=0.5),
     # Two floats, of 48 digits; sums and products err by 4 * 2^-48 at most, quotients by 15 * 2^-48 (Joldes, Muller &
     # Popescu 2017). An exact product (3), a two-sum (6), two additions, and a quick two-sum (3). Below 2^-102 the
     # second float loses digits.
@@ -144,21 +128,21 @@ _COMPOUND_TABLE = (
         "fp32x2",
         _FP64,
         _FP32,
-        14,
-        ("double_float", "df64", "float_float"),
+        flops_of_fma=14,
+        aliases=("double_float", "df64", "float_float"),
         significand_bits=46,
         largest=_FP32.largest,
         smallest_normal=_FP32.smallest_normal * 2.0**24,
     ),
-    _compound("fp32_neumaier", _FP32, _FP32, 8, ("fp32_compensated",), further_bits=0.5),
+    _compound("fp32_neumaier", _FP32, _FP32, flops_of_fma=8, aliases=("fp32_compensated",), further_bits=0.5),
     # Six products of bfloat16, summed in fp32: a multiplication, five fused, and an addition. A product errs by twice
     # what one of fp32 does.
     _compound(
         "bf16x3",
         _FP32,
         _FP32,
-        12,
-        ("split_bf16",),
+        flops_of_fma=12,
+        aliases=("split_bf16",),
         largest=PRECISIONS["bf16"].largest,
         smallest_normal=_FP32.smallest_normal * 2.0**16,
         further_bits=-0.5,
@@ -199,6 +183,11 @@ def precision(name: str | Precision) -> Precision:
         aliases = [alias for entry in EVERY_PRECISION.values() for alias in entry.aliases]
         raise UnknownNameError("precision", name, {**PRECISIONS, **COMPOUND}, aliases=aliases)
     return found
+
+
+def is_precision(text: str) -> bool:
+    """Whether a text is the name or an alias of a precision."""
+    return text.strip().lower() in _BY_SPELLING
 
 
 def holds_real_numbers(dtype: np.dtype[Any]) -> bool:

@@ -26,8 +26,7 @@ from mptune.results.speedup import LEAST_ROUNDS, TIE, Ratio
 from mptune.results.trial import Status, Trial
 from mptune.results.unseen import Verified
 from mptune.space.configuration import Value
-from mptune.space.inferred import parameter_of
-from mptune.space.parameters import Parameter
+from mptune.space.parameters import Parameter, parameter_of
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunFile, RunInfo, RunState
 

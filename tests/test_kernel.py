@@ -110,7 +110,7 @@ def bad_definitions() -> Mapping[str, tuple[dict[str, Any], str]]:
         "word of Python": ({"sizes": {"default": {"rows": 1, "cols": 1, "in": 1}}}, "'in' means something else"),
         "arrays": ({"inputs": {"x": [1.0]}}, r"inputs= is a function inputs\(rng, size\) -> .*, not {'x': "),
         "no parameter": ({"parameters": "block"}, "parameters has 'block', expected a Parameter"),
-        "no presets": ({"sizes": {"rows": 1}}, "expected presets of sizes by name"),
+        "no presets": ({"sizes": {"rows": 1}}, "not sizes by name"),
         "syntax": ({"grid": ["ceildiv(rows,"]}, "grid"),
     }
 
@@ -125,7 +125,7 @@ def test_a_wrong_definition_says_what_is_wrong(case: str) -> None:
 KERNEL = make()
 WRONG_CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "neither type": (lambda: In("x", "n"), "either precision= or dtype="),
-    "a precision as dtype": (lambda: Out("y", "n", dtype="fp64"), "precision='fp64', not dtype="),
+    "a precision as dtype": (lambda: Out("y", "n", dtype="fp64"), "A floating-point type is given as precision="),
     "both types": (lambda: InOut("x", "n", precision="fp32", dtype="int32"), "either precision= or dtype="),
     "dtype": (lambda: Scalar("n", dtype="int23"), "did you mean 'int32'"),
     "argument name": (lambda: Scalar("1n", dtype="int32"), "not an identifier"),
@@ -187,7 +187,7 @@ def test_grid_block_and_shared_memory_may_be_functions_of_configuration_and_size
         ({"block": lambda c: c.block / 2}, "function block= returned 16.0, not whole numbers"),
         ({"grid": lambda _: (1, 1, 1, 1)}, r"the grid is \(1, 1, 1, 1\)"),
         ({"shared_bytes": lambda _: "n"}, "function shared_bytes= returned 'n'"),
-        ({"shared_bytes": lambda _: []}, r"its shared_bytes are \(\)"),
+        ({"shared_bytes": lambda _: []}, r"shared_bytes are \(\)"),
     ],
 )
 def test_a_function_of_a_launch_that_fails_is_named(changes: dict[str, Any], message: str) -> None:

@@ -71,13 +71,11 @@ def test_the_names_are_those_of_the_prelude() -> None:
 
 
 def test_a_kernel_of_such_a_name_is_refused_when_it_is_made() -> None:
-    with pytest.raises(
-        KernelError, match=r"kernel dot: its function cannot be called 'dot', .*prelude.*call it dot_kernel"
-    ):
+    with pytest.raises(KernelError, match=r"kernel dot: 'dot' is .*prelude.*dot_"):
         dataclasses.replace(OWN, name="dot", function="dot")
     assert dataclasses.replace(OWN, name="dot", function="dot_kernel").function == "dot_kernel"
     weights = Constant("load", "n", precision="fp64")
-    with pytest.raises(KernelError, match=r"its constant array cannot be called 'load'.* load_values"):
+    with pytest.raises(KernelError, match=r"'load' is .* load_"):
         dataclasses.replace(OWN, arguments=(*OWN.arguments, weights))
 
 

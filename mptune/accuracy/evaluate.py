@@ -96,7 +96,8 @@ def evaluate_outputs(
         ReferenceDataError: an output has no reference, or a reference no output.
         UnknownNameError: no such metric, or a metric is given for an output that does not exist.
     """
-    _check_names(outputs, references)
+    if outputs.keys() != references.keys():
+        raise ReferenceDataError(f"outputs {', '.join(outputs)} and references {', '.join(references)} do not match")
     named = judged(outputs, metrics)
     errors: dict[str, float] = {}
     further: dict[str, list[float]] = {name: [] for name in named if name not in outputs}
@@ -121,7 +122,12 @@ def evaluate_outputs(
             found = {name: least if math.isfinite(error) else error for name, error in found.items()}
             notes.append(f"output {output!r} has NaN or infinity in {broken} (of {pairs.size})")
         else:
-            notes += _explained(output, {wanted[name].name: (wanted[name], error) for name, error in found.items()})
+            for metric, error in {wanted[name].name: (wanted[name], error) for name, error in found.items()}.values():
+                if not math.isfinite(error):
+                    why = f": {metric.undefined}" if metric.undefined and math.isinf(error) else ""
+                    notes.append(
+                        f"the {metric.name} of output {output!r} is {error:g} though the output is finite{why}"
+                    )
         errors[output] = found.pop(output)
         for name, error in found.items():
             further[name].append(error)
@@ -140,16 +146,7 @@ def first_look(
     references: Mapping[str, NDArray[Any]],
     inputs: Mapping[str, Any] | None = None,
 ) -> tuple[str, ...]:
-    """Try metrics on outputs that are nearly their references; say of which metrics the errors will mean little.
-
-    Args:
-        metrics: by output.
-        references: by output.
-        inputs: what the references were computed from.
-
-    Raises:
-        MetricError: a user's metric fails, or does not give one real number; names the output.
-    """
+    """Try each output's metrics on nearly its reference; say of which metrics the errors will mean little."""
     found: list[str] = []
     for name, own in metrics.items():
         reference = references[name]
@@ -190,27 +187,9 @@ def _near_zero(output: str, metric: ErrorMetric, reference: NDArray[Any]) -> Ite
         )
 
 
-def _explained(output: str, found: Mapping[str, tuple[ErrorMetric, float]]) -> Iterator[str]:
-    """Say which errors of a finite output are not finite, and why if that is known."""
-    for metric, error in found.values():
-        if not math.isfinite(error):
-            reason = f": {metric.undefined}" if metric.undefined and math.isinf(error) else ""
-            yield f"the {metric.name} of output {output!r} is {error:g} though the output is finite{reason}"
-
-
 def _with_nan(reference: Any) -> Any:
     """Return a reference with NaN in place of the elements that NumPy has masked."""
     return reference.astype(np.float64).filled(np.nan) if np.ma.is_masked(reference) else reference
-
-
-def _check_names(outputs: Mapping[str, Any], references: Mapping[str, Any]) -> None:
-    for name in outputs:
-        if name not in references:
-            known = ", ".join(references) or "none"
-            raise ReferenceDataError(f"output {name!r} has no reference (references: {known})")
-    for name in references:
-        if name not in outputs:
-            raise ReferenceDataError(f"reference {name!r} has no output (outputs: {', '.join(outputs) or 'none'})")
 
 
 def judged(outputs: Collection[str], metrics: Metrics) -> dict[str, tuple[str, ErrorMetric]]:
@@ -218,10 +197,6 @@ def judged(outputs: Collection[str], metrics: Metrics) -> dict[str, tuple[str, E
 
     The errors of the outputs by their own metrics have the outputs' names and come first. The output of an error is
     empty if it is that of the worst output.
-
-    Raises:
-        MetricError: an output has no metric, a list of metrics is empty, or a metric has the name of an output.
-        UnknownNameError: no such metric, or a metric is given for an output that does not exist.
     """
     if isinstance(metrics, Mapping):
         lists = {name: [*map(resolve, _listed(metric))] for name, metric in metrics.items()}
@@ -267,11 +242,7 @@ def judging(outputs: Collection[str], metrics: Metrics) -> dict[str, tuple[Error
 
 
 def metric_text(outputs: Collection[str], metrics: Metrics) -> str:
-    """Return what to call what ``error`` is measured by: a name, or each output's (``"y: NRMSE, label: MAE"``).
-
-    Raises:
-        UnknownNameError: no such metric.
-    """
+    """Return the name of the metric of ``error``, or each output's (``"y: NRMSE, label: MAE"``)."""
     named = judged(outputs, metrics)
     own = {output: named[output][1].name for output in outputs}
     one, *others = dict.fromkeys(own.values())

@@ -54,14 +54,13 @@ import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from numbers import Real
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mptune.accuracy.pairs import DeviceArray, HostArray, Pairs, bits_type, count_unwritten, find
+from mptune.accuracy.pairs import Elements, Pairs, bits_type, count_unwritten, find
 from mptune.accuracy.reductions import (
     ABSOLUTE,
     LOGARITHMIC,
@@ -75,7 +74,7 @@ from mptune.accuracy.reductions import (
     maximum,
     mean,
     mean_square,
-    reduced,
+    on_host,
     reference_magnitude,
     reference_mean,
     root_mean_square,
@@ -85,7 +84,6 @@ from mptune.kernel.regions import RegionalMetric, key_of, split_text
 from mptune.plugins import load_point
 from mptune.precision import PRECISIONS, holds_real_numbers
 
-_ENTRY_POINTS: Final = "mptune.metrics"
 _NUMBER: Final = r"(\d+\.?\d*(?:e[+-]?\d+)?)"
 _TOLERANCE: Final = re.compile(rf"(?:tolerance\s+)?{_NUMBER}\s*\+\s*{_NUMBER}\s*\*\s*abs", re.IGNORECASE)
 
@@ -100,8 +98,6 @@ class ErrorMetric:
     compute: Callable[..., float]
     undefined: str = ""  #: says when it is infinite although the output is finite; empty: never
     version: str = ""  #: of a user's metric, changed whenever its results change; empty if it has none
-    #: other spellings beside name and description; case, spaces, hyphens and underscores do not matter
-    aliases: tuple[str, ...] = ()
     sees_inputs: bool = False  #: whether ``compute`` is given the kernel's inputs as well
 
     def __call__(self, output: ArrayLike, reference: ArrayLike, inputs: Mapping[str, Any] | None = None) -> float:
@@ -161,11 +157,7 @@ class ErrorMetric:
         return not self.is_bundled or (self.regions is not None and self.regions.quantile < 1)
 
     def require_regions(self, output: str, shape: tuple[int, ...]) -> None:
-        """Check that an output of this shape has the regions it is taken of.
-
-        Raises:
-            MetricError: it has not; names the output.
-        """
+        """Raise MetricError, which names the output, unless an output of this shape has the regions it is taken of."""
         try:
             if self.regions is not None:
                 self.regions.tile(shape)
@@ -175,10 +167,7 @@ class ErrorMetric:
     def measure(self, pairs: Pairs, inputs: Mapping[str, Any] | None = None) -> float:
         """Return the error of an output that is already paired with its reference, wherever the two are.
 
-        Args:
-            pairs: the two.
-            inputs: what the kernel was given, in fp64 (integers in their type), by name; only a metric that sees them
-                needs them.
+        Only a metric that sees the ``inputs`` needs them: what the kernel was given, in fp64 (integers in their type).
 
         Raises:
             MetricError: the metric is not defined for such data.
@@ -217,15 +206,9 @@ class _Ratio:
     normaliser: Callable[[Any, Iterable[Any], Count], NDArray[np.float64]] | None = None
 
     def __call__(self, pairs: Pairs) -> float:
-        def norm(normaliser: Any) -> Any:
-            key = normaliser, pairs.working_type
-            if key not in pairs.known:
-                references = (chunk.reshape((1, -1)) for chunk in pairs.references())
-                pairs.known[key] = normaliser(pairs.namespace, references, pairs.compared)
-            return pairs.known[key]
-
         chunks = ((output.reshape((1, -1)), reference.reshape((1, -1))) for output, reference in pairs)
-        return float(self._ratio(pairs, chunks, pairs.compared, norm)[0])
+        references = (chunk.reshape((1, -1)) for chunk in pairs.references())
+        return float(self._ratio(pairs, chunks, references, pairs.compared)[0])
 
     def of_each(self, pairs: Pairs) -> NDArray[np.float64]:
         """Return the error of each row of pairs that are matrices, without the rows that are masked throughout."""
@@ -236,21 +219,29 @@ class _Ratio:
         if pairs.has_masked:
             counts -= np.array(pairs.namespace.isnan(reference).sum(axis=1).tolist())
             output, reference = pairs.masked(output, reference)
-        chunks = [(output, reference)]
-        found = self._ratio(pairs, chunks, counts, lambda normaliser: normaliser(pairs.namespace, [reference], counts))
-        return np.asarray(found[counts > 0])
+        return np.asarray(self._ratio(pairs, [(output, reference)], [reference], counts)[counts > 0])
 
     def _ratio(
-        self, pairs: Pairs, chunks: Iterable[tuple[Any, Any]], count: Count, norm: Callable[[Any], NDArray[np.float64]]
+        self, pairs: Pairs, chunks: Iterable[tuple[Any, Any]], references: Iterable[Any], count: Count
     ) -> NDArray[np.float64]:
+        """Return the errors of rows of so many compared elements, whose pairs come in chunks, (n_rows, n) each."""
         if pairs.working_type.kind == "c" and not self.quantity.is_difference:
             raise MetricError("a logarithmic error metric is not defined for complex data")
         # Overflow and invalid operations show in the results and are handled there.
         with np.errstate(all="ignore"):
-            found = reduced(self.reduction, self.quantity, pairs, chunks, count)
+            parts = []
+            for output, reference in chunks:
+                errors = self.quantity.evaluate(
+                    pairs.namespace, output.reshape(-1), reference.reshape(-1), pairs.stored
+                ).reshape(output.shape)
+                parts.append([on_host(vector) for vector in self.reduction.parts(errors)])
+            found = self.reduction.total(parts, count)
             if self.normaliser is None or not (np.isfinite(found) & (found != 0)).any():
                 return found
-            norms = norm(self.normaliser)
+            key = self.normaliser, pairs.working_type
+            if key not in pairs.known:
+                pairs.known[key] = self.normaliser(pairs.namespace, references, count)
+            norms = pairs.known[key]
             normalised = np.where(np.isfinite(norms), found / norms, math.inf)
             return np.where((found == 0) | ~np.isfinite(found), found, normalised)
 
@@ -295,63 +286,54 @@ _TABLE: Final = (
         "root mean squared error over the reference's mean",
         _Ratio(root_mean_square, ABSOLUTE, reference_mean),
         undefined="the mean of the reference is 0",
-        aliases=("normalised root mean squared error", "normalized root mean squared error"),
     ),
     ErrorMetric(
         "NMAE",
         "total absolute error over the reference's total magnitude",
         _Ratio(mean, ABSOLUTE, reference_magnitude),
         undefined="the reference is 0 everywhere",
-        aliases=("normalised mean absolute error", "normalized mean absolute error"),
     ),
     ErrorMetric(
         "RMSRE", "root mean squared relative error", _Ratio(root_mean_square, RELATIVE), undefined=_ZERO_REFERENCE
     ),
-    ErrorMetric(
-        "RMSLE",
-        "root mean squared error of ln(1 + x)",
-        _Ratio(root_mean_square, LOGARITHMIC_PLUS_ONE),
-        aliases=("root mean squared logarithmic error",),
-    ),
+    ErrorMetric("RMSLE", "root mean squared error of ln(1 + x)", _Ratio(root_mean_square, LOGARITHMIC_PLUS_ONE)),
     ErrorMetric(
         "MALE",
         "mean absolute error of ln(x)",
         _Ratio(mean, LOGARITHMIC),
         undefined="a 0 is compared with another number",
-        aliases=("mean absolute logarithmic error",),
     ),
-    ErrorMetric(
-        "MaxAE",
-        "maximum absolute error",
-        _Ratio(maximum, ABSOLUTE),
-        aliases=("max", "max abs", "max absolute", "max absolute error", "linf"),
-    ),
-    ErrorMetric(
-        "MaxRE",
-        "maximum relative error",
-        _Ratio(maximum, RELATIVE),
-        undefined=_ZERO_REFERENCE,
-        aliases=("max rel", "max relative", "max relative error"),
-    ),
+    ErrorMetric("MaxAE", "maximum absolute error", _Ratio(maximum, ABSOLUTE)),
+    ErrorMetric("MaxRE", "maximum relative error", _Ratio(maximum, RELATIVE), undefined=_ZERO_REFERENCE),
     ErrorMetric(
         "ULP",
         "maximum error in units in the last place of the output's type",
         _Ratio(maximum, ULPS),
         undefined="the error is more units than a double can count",
-        aliases=("ulps", "max ulp"),
     ),
 )
+#: Other spellings, beside the metrics' descriptions.
+_ALIASES: Final = {
+    "normalised root mean squared error": "NRMSE",
+    "normalised mean absolute error": "NMAE",
+    "root mean squared logarithmic error": "RMSLE",
+    "mean absolute logarithmic error": "MALE",
+    **dict.fromkeys(("max", "max abs", "max absolute", "max absolute error", "linf"), "MaxAE"),
+    **dict.fromkeys(("max rel", "max relative", "max relative error"), "MaxRE"),
+    **dict.fromkeys(("ulps", "max ulp"), "ULP"),
+}
 
 #: The bundled error metrics by canonical name.
 METRICS: Final[Mapping[str, ErrorMetric]] = MappingProxyType({metric.name: metric for metric in _TABLE})
 
 
 def _plain(name: str) -> str:
-    return name.lower().translate({ord(separator): None for separator in " -_"})
+    return re.sub("[ _-]", "", name.lower()).replace("normalized", "normalised")
 
 
 _BY_SPELLING: Final[Mapping[str, ErrorMetric]] = MappingProxyType(
-    {_plain(spelling): metric for metric in _TABLE for spelling in (metric.name, metric.description, *metric.aliases)}
+    {_plain(spelling): metric for metric in _TABLE for spelling in (metric.name, metric.description)}
+    | {_plain(alias): METRICS[name] for alias, name in _ALIASES.items()}
 )
 
 
@@ -387,7 +369,7 @@ def resolve(metric: str | Callable[..., float] | RegionalMetric) -> ErrorMetric:
         return bundled
     if (mixed := tolerance_metric(metric)) is not None:
         return mixed
-    points = importlib.metadata.entry_points(group=_ENTRY_POINTS)
+    points = importlib.metadata.entry_points(group="mptune.metrics")
     for point in points:
         if _plain(point.name) == _plain(metric):
             found: Any = load_point(point, "error metric")
@@ -409,11 +391,7 @@ class _Tolerance:
 
 
 def tolerance_metric(text: str) -> ErrorMetric | None:
-    """Return the metric that ``1e-6+1e-4*abs`` means; None for any other text.
-
-    Raises:
-        MetricError: a part of the tolerance is no finite number of at least 0, or both are 0.
-    """
+    """Return the metric that ``1e-6+1e-4*abs`` means; None for any other text."""
     found = _TOLERANCE.fullmatch(text.strip())
     if found is None:
         return None
@@ -430,23 +408,17 @@ def tolerance_metric(text: str) -> ErrorMetric | None:
 
 def _of_regions(regional: RegionalMetric) -> ErrorMetric:
     metric = resolve(regional.metric)
-    if metric.whole is not metric:
-        raise MetricError(f"error metric '{metric.name} {regional.words}': the regions of regions are not known")
-    if metric.sees_inputs:
-        raise MetricError(
-            f"error metric {metric.name!r} takes the inputs, of which no part belongs to a region of the output, so "
-            f"it cannot be taken {regional.words}"
-        )
+    name = f"{metric.name} {regional.words}"
+    if metric.whole is not metric or metric.sees_inputs:
+        why = "sees the inputs" if metric.sees_inputs else "has regions of its own"
+        raise MetricError(f"error metric {name!r}: {metric.name!r} {why}, so it cannot be taken {regional.words}")
     return ErrorMetric(
-        f"{metric.name} {regional.words}",
-        f"{metric.description}, of each {_REGION[str(regional.over).partition(' ')[0]]}",
+        name,
+        f"{metric.description}, of each {str(regional.over).partition(' ')[0].removesuffix('s')}",
         _OfRegions(metric, dataclasses.replace(regional, metric=metric.name)),
         undefined=f"in at least one of them, {metric.undefined}" if metric.undefined else "",
         version=metric.version,
     )
-
-
-_REGION: Final = {"rows": "row", "columns": "column", "block": "block"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,7 +429,7 @@ class _Custom:
     function: Callable[..., float]
 
     def __call__(self, pairs: Pairs, inputs: Mapping[str, Any] | None = None) -> float:
-        if not isinstance(pairs.output, HostArray):
+        if pairs.namespace is not np:
             raise MetricError(f"error metric {self.name!r} is a user's own and needs its arrays on the host")
         output, reference = (each.view() for each in pairs.whole())
         if inputs is None and pairs.has_masked:
@@ -475,88 +447,62 @@ class _Custom:
             what = f"{type(reason).__name__}: {reason}".removesuffix(": ")
             raise MetricError(f"error metric {self.name!r} failed: {what}{where}") from reason
         try:
-            if not _is_real_number(value):
-                raise TypeError
-            error = float(value)
-        except (TypeError, OverflowError):  # an integer may be too large
-            raise MetricError(
-                f"error metric {self.name!r} gave {reprlib.repr(value)}; it must give one real number"
-            ) from None
-        if error < 0:
-            raise MetricError(f"error metric {self.name!r} gave {error:g}; an error is at least 0")
-        return error
-
-
-def _is_real_number(value: Any) -> bool:
-    """Whether a value is one real number: no text that reads like one, no truth value, no array with an axis."""
-    if isinstance(value, bool | str | bytes):
-        return False
-    if isinstance(value, Real):
-        return True
-    try:
-        found = np.asarray(value)
-    except Exception:  # what is no array has its own ways to say so
-        return False
-    return found.shape == () and found.dtype.kind != "b" and holds_real_numbers(found.dtype)
+            found = np.asarray(value)
+            is_number = found.shape == () and found.dtype.kind != "b" and holds_real_numbers(found.dtype)
+        except Exception:  # what is no array has its own ways to say so
+            is_number = False
+        if not is_number:
+            raise MetricError(f"error metric {self.name!r} gave {reprlib.repr(value)}; it must give one real number")
+        if float(found) < 0:
+            raise MetricError(f"error metric {self.name!r} gave {float(found):g}; an error is at least 0")
+        return float(found)
 
 
 def _custom(function: Callable[..., float], name: str = "") -> ErrorMetric:
     if not callable(function):
         raise MetricError(f"an error metric is a name or a callable (output, reference) -> float, not {function!r}")
     name = name or getattr(function, "__name__", type(function).__name__)
-    version = getattr(function, "version", "")
-    if (
-        isinstance(version, bool)
-        or not isinstance(version, int | str)
-        or (version == "" and hasattr(function, "version"))
-    ):
-        raise MetricError(f"error metric {name!r}: its version is {version!r}; expected a text or a whole number")
-    return ErrorMetric(
-        name,
-        "user-defined",
-        _Custom(name, function),
-        version=str(version),
-        sees_inputs=_sees_inputs(name, function),
-    )
+    version = str(getattr(function, "version", ""))
+    sees_inputs = _sees_inputs(name, function)
+    return ErrorMetric(name, "user-defined", _Custom(name, function), version=version, sees_inputs=sees_inputs)
 
 
 def _sees_inputs(name: str, function: Callable[..., float]) -> bool:
-    """Whether a function is ``(output, reference, inputs)`` rather than ``(output, reference)``.
-
-    Raises:
-        MetricError: it is neither.
-    """
+    """Whether a function is ``(output, reference, inputs)`` rather than ``(output, reference)``."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        signature = inspect.signature(function)
     except (TypeError, ValueError):  # some compiled functions have none
         return False
-    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    needed = sum(p.default is p.empty for p in places)
-    by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-    if needed > 3 or by_name or (len(places) < 2 and not takes_any):
+
+    def takes(count: int) -> bool:
+        try:
+            signature.bind(*range(count))
+        except TypeError:
+            return False
+        return True
+
+    if not (takes(2) or takes(3)):
         raise MetricError(
             f"error metric {name!r} is called with (output, reference) or (output, reference, inputs), which it does "
             "not take"
         )
-    return needed == 3 or (len(places) > 2 and places[2].name == "inputs")
+    return not takes(2) or (takes(3) and [*signature.parameters][2:3] == ["inputs"])
 
 
 def rehearse(namespace: Any, metric: ErrorMetric) -> None:
-    """Compare small outputs of every precision, ahead of time: a namespace may compile functions at their first use.
+    """Raise MetricError unless a namespace finds the errors that NumPy does, of small outputs of every precision.
 
-    Raises:
-        MetricError: the errors are not those NumPy finds.
+    It may compile functions at their first use, which is now.
     """
     axes = metric.compute.regions.axes if isinstance(metric.compute, _OfRegions) else 1
     shape = (4,) if axes < 2 else (*(1,) * (axes - 2), 2, 2)
     expected = np.array([1.0, 2.0, math.nan, 5.0]).reshape(shape)
     there = namespace.asarray(expected.reshape(-1).view(np.uint64))
-    reference = DeviceArray(namespace, there, expected.dtype, shape)
+    reference = Elements(namespace, there, expected.dtype, shape)
     for stored in (entry.dtype for entry in PRECISIONS.values()):
         output = np.array([1.0, 2.0, math.nan, 6.0]).astype(stored).reshape(shape)
         bits = namespace.asarray(output.reshape(-1).view(bits_type(stored)))
-        pairs = Pairs.of(DeviceArray(namespace, bits, stored, output.shape), reference)
+        pairs = Pairs.of(Elements(namespace, bits, stored, output.shape), reference)
         count_unwritten(pairs)
         found, wanted = metric.measure(pairs), metric(output, expected)
         if not math.isclose(found, wanted, rel_tol=1e-12):

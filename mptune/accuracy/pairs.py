@@ -11,13 +11,13 @@ import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from mptune.data.conversion import poison_margin, poison_pattern, poison_value
+from mptune.data.conversion import poison_pattern, poisoned
 from mptune.errors import MetricError
 from mptune.kernel.regions import boxes
 from mptune.precision import PRECISIONS
@@ -32,10 +32,10 @@ PIECE: Final = 1 << 22
 _BY_TABLE: Final = tuple(PRECISIONS[name].dtype for name in ("fp8_e4m3", "fp8_e5m2"))
 _BFLOAT16: Final = PRECISIONS["bf16"].dtype
 _VIEWED: Final = tuple(PRECISIONS[name].dtype for name in ("fp64", "fp32", "fp16"))
+#: Bytes of the largest number, by the kind of its type, that fp64 (or its complex counterpart) holds exactly.
+_FITS: Final = {"i": 4, "u": 4, "c": 16}
 #: The key of the number of elements that are compared, in what is known of a reference.
 _COMPARED: Final = "compared"
-#: A chunk of an array: some elements in C order, or a box, whose elements are consecutive in C order, too.
-_Part = slice | tuple[slice, ...]
 
 
 def can_decode(stored: np.dtype[Any]) -> bool:
@@ -49,96 +49,62 @@ def bits_type(stored: np.dtype[Any]) -> np.dtype[Any]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HostArray:
-    """An array in the host's memory, of any real or complex numeric type and any memory order."""
+class Elements:
+    """The elements of an array, on the host or on a device."""
 
-    values: NDArray[Any]
-    namespace: ClassVar[Any] = np
+    namespace: Any  #: NumPy, or the NumPy-like module of a device
+    #: on the host an array of any numeric type and memory order; on a device a vector of unsigned integers, the bits of
+    #: a type that :func:`can_decode` accepts
+    values: Any
+    stored: np.dtype[Any]  #: their type
+    shape: tuple[int, ...]  #: of the array
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-        return self.values.shape
+    @classmethod
+    def on_host(cls, given: Any) -> Elements:
+        """Return the elements of an array in the host's memory."""
+        array = np.asarray(given)
+        return cls(np, array, array.dtype, array.shape)
 
-    @property
-    def stored(self) -> np.dtype[Any]:
-        """The type of the values."""
-        return self.values.dtype
+    def _part(self, part: slice) -> Any:
+        """Return some elements in C order, without a copy of all of them."""
+        is_scattered = self.namespace is np and not self.values.flags.c_contiguous
+        return self.values.flat[part] if is_scattered else self.values.reshape(-1)[part]
 
-    @property
-    def is_contiguous(self) -> bool:
-        """Whether its elements lie in C order without gaps."""
-        return self.values.flags.c_contiguous
-
-    def numbers(self, part: _Part, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return some elements in another type, one-dimensional."""
-        # Signalling NaNs are as good as any, and what overflows does so in the results.
+    def numbers(self, part: slice, dtype: np.dtype[Any]) -> Any:
+        """Return some elements in the working type of their pairs, a view if they are stored in it."""
+        xp, values = self.namespace, self._part(part)
+        # Poison and guard zones can give signalling NaNs, and what overflows does so in the results.
         with np.errstate(all="ignore"):
-            return self._part(part).astype(dtype, copy=False)
+            if xp is np:
+                return values.astype(dtype, copy=False)
+            if self.stored in _BY_TABLE:
+                return _table(xp, self.stored.name)[values]
+            if self.stored == _BFLOAT16:  # the upper half of a float
+                values = (values.astype(np.uint32) << 16).view(np.float32)
+            else:
+                values = values.view(self.stored)
+            return values.astype(dtype, copy=False)
 
-    def bits_of(self, part: _Part) -> NDArray[Any]:
+    def bits(self, part: slice) -> Any:
         """Return the bits of some elements as unsigned integers."""
         return self._part(part).view(bits_type(self.stored))
 
-    def tiles(self, box: tuple[slice, ...], tile: tuple[int, ...]) -> HostArray:
-        """Return the elements in a box as :func:`_tiled` does."""
-        return HostArray(_tiled(self.values[box], tile))
-
-    def _part(self, part: _Part) -> NDArray[Any]:
-        return self.values.reshape(-1)[part] if isinstance(part, slice) else self.values[part].reshape(-1)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceArray:
-    """An array on a device."""
-
-    namespace: Any  #: the NumPy-like module ``bits`` belongs to
-    bits: Any  #: its elements as unsigned integers, of that namespace, one-dimensional and contiguous
-    stored: np.dtype[Any]  #: the type of the values; one that :func:`can_decode` accepts
-    shape: tuple[int, ...]  #: its real shape
-    is_contiguous: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if not can_decode(self.stored):
-            raise MetricError(f"an array of {self.stored} cannot be compared on a device")
-        if self.bits.shape != (math.prod(self.shape),):
-            raise MetricError(f"{self.bits.shape} elements on the device are no array of shape {self.shape}")
-
-    def numbers(self, part: _Part, dtype: np.dtype[Any]) -> Any:
-        """Return some of the elements in the type double, a view if they are stored as doubles."""
-        xp, bits = self.namespace, self.bits[part]
-        if self.stored in _BY_TABLE:
-            return _table(xp, self.stored.name)[bits]
-        # A bfloat16 is the upper half of a float.
-        is_half_a_float = self.stored == _BFLOAT16
-        values = (bits.astype(np.uint32) << 16).view(np.float32) if is_half_a_float else bits.view(self.stored)
-        # Poison and guard zones can give signalling NaNs.
-        with np.errstate(invalid="ignore"):
-            return values.astype(dtype, copy=False)
-
-    def bits_of(self, part: _Part) -> Any:
-        """Return the bits of some elements as unsigned integers."""
-        return self.bits[part]
-
-    def tiles(self, box: tuple[slice, ...], tile: tuple[int, ...]) -> DeviceArray:
-        """Return the elements in a box as :func:`_tiled` does."""
-        bits = _tiled(self.bits.reshape(self.shape)[box], tile)
-        return DeviceArray(self.namespace, bits.reshape(-1), self.stored, bits.shape)
+    def tiles(self, box: tuple[slice, ...], tile: tuple[int, ...]) -> Elements:
+        """Return a box that is made of whole tiles as a matrix, a row for each; a single tile keeps its shape."""
+        array = self.values.reshape(self.shape)[box]
+        if array.shape == tile:
+            array = array.reshape((1, *tile))
+        else:
+            split = [n for extent, length in zip(array.shape, tile, strict=True) for n in (extent // length, length)]
+            axes = range(len(split))
+            array = array.reshape(split).transpose((*axes[::2], *axes[1::2])).reshape((-1, math.prod(tile)))
+        return Elements(self.namespace, array if self.namespace is np else array.reshape(-1), self.stored, array.shape)
 
 
 @functools.cache
 def _table(xp: Any, name: str) -> Any:
     stored = next(dtype for dtype in _BY_TABLE if dtype.name == name)
     return xp.asarray(np.arange(256, dtype=np.uint8).view(stored).astype(np.float64))
-
-
-def _tiled(array: Any, tile: tuple[int, ...]) -> Any:
-    """Return an array that is made of whole tiles as a matrix, a row for each; a single tile keeps its shape."""
-    if array.shape == tile:
-        return array.reshape((1, *tile))
-    split = [n for extent, length in zip(array.shape, tile, strict=True) for n in (extent // length, length)]
-    axes = range(len(split))
-    return array.reshape(split).transpose((*axes[::2], *axes[1::2])).reshape((-1, math.prod(tile)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,8 +118,8 @@ class Pairs:
     error there, and no normaliser counts it. Means are over the elements that are compared.
     """
 
-    output: HostArray | DeviceArray  #: what the kernel wrote
-    reference: HostArray | DeviceArray  #: what it should have written, of the same kind and shape
+    output: Elements  #: what the kernel wrote
+    reference: Elements  #: what it should have written, of the same shape
     chunk: int  #: elements to compute with at a time
     #: what has been computed of the reference alone, by how; all pairs of one reference may share it
     known: dict[Any, Any] = field(default_factory=dict)
@@ -161,30 +127,26 @@ class Pairs:
     @classmethod
     def of(
         cls,
-        output: ArrayLike | DeviceArray,
-        reference: ArrayLike | DeviceArray,
+        output: ArrayLike | Elements,
+        reference: ArrayLike | Elements,
         known: dict[Any, Any] | None = None,
         piece: int = PIECE,
     ) -> Pairs:
-        """Pair two arrays, both on the host or both on a device.
+        """Pair two arrays, both on the host or both on a device, where ``piece`` elements are decoded at a time.
 
-        Args:
-            output: what the kernel wrote.
-            reference: what it should have written.
-            known: of other pairs with this reference.
-            piece: elements to decode at a time on a device.
+        ``known`` is that of other pairs with this reference.
 
         Raises:
             MetricError: shapes differ, there are no elements, or one array does not hold numbers.
         """
         shared = {} if known is None else known
-        if isinstance(output, DeviceArray) and isinstance(reference, DeviceArray):
+        if isinstance(output, Elements) and isinstance(reference, Elements):
             found = cls(output, reference, piece, shared)
         else:
-            found = cls(HostArray(np.asarray(output)), HostArray(np.asarray(reference)), CHUNK, shared)
-            for array, what in ((found.output, "output"), (found.reference, "reference")):
-                if not _is_numeric(array.stored):
-                    raise MetricError(f"the {what} has type {array.stored}; an error metric needs numbers")
+            found = cls(Elements.on_host(output), Elements.on_host(reference), CHUNK, shared)
+            for elements, what in ((found.output, "output"), (found.reference, "reference")):
+                if not np.can_cast(elements.stored, np.clongdouble):
+                    raise MetricError(f"the {what} has type {elements.stored}; an error metric needs numbers")
         expected = found.reference.shape
         if found.shape != expected:
             raise MetricError(f"the output has shape {found.shape} and the reference {expected}; they must be the same")
@@ -245,7 +207,7 @@ class Pairs:
 
     def bits(self) -> Iterator[tuple[Any, Any]]:
         """Yield chunks of the output's bits as unsigned integers, and of the reference."""
-        return zip(map(self.output.bits_of, self._parts()), self.references(), strict=True)
+        return zip(map(self.output.bits, self._parts()), self.references(), strict=True)
 
     def whole(self) -> tuple[Any, Any]:
         """Return both arrays in the working type, with NaN for the references of masked elements."""
@@ -273,10 +235,8 @@ class Pairs:
         """Return what is known of a part of so many elements: it has no masked ones if the whole has none."""
         return {} if self.has_masked else {_COMPARED: size}
 
-    def _parts(self) -> Iterator[_Part]:
-        if self.output.is_contiguous and self.reference.is_contiguous:
-            return (slice(start, min(start + self.chunk, self.size)) for start in range(0, self.size, self.chunk))
-        return (box for box, _ in boxes(self.shape, (1,) * len(self.shape), self.chunk))
+    def _parts(self) -> Iterator[slice]:
+        return (slice(start, start + self.chunk) for start in range(0, self.size, self.chunk))
 
 
 def count_unwritten(pairs: Pairs) -> int:
@@ -287,7 +247,7 @@ def count_unwritten(pairs: Pairs) -> int:
     """
     xp, stored, count = pairs.namespace, pairs.stored, 0
     pattern, is_integer = bits_type(stored).type(poison_pattern(stored)), stored.kind in "iu"
-    value, margin = float(poison_value(stored)), poison_margin(stored)
+    value, margin = float(poisoned((1,), stored)[0]), 2.0 ** (8 * stored.itemsize - 4)
     for bits, reference in pairs.bits():
         found = bits == pattern
         here = int(xp.count_nonzero(found))
@@ -296,9 +256,6 @@ def count_unwritten(pairs: Pairs) -> int:
             here = int(xp.count_nonzero(found))
         count += here
     return count
-
-
-# -- finding elements --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,31 +291,15 @@ def float_info(dtype: np.dtype[Any]) -> Any | None:
 
     A complex type has that of its parts.
     """
-    # NumPy's own knows none of ml_dtypes' types, not even those whose kind is "f".
-    return _info(ml_dtypes.finfo, dtype)
-
-
-def _is_numeric(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in "biufc" or bool(float_info(dtype) or _info(ml_dtypes.iinfo, dtype))
-
-
-def _info(look_up: Callable[[np.dtype[Any]], Any], dtype: np.dtype[Any]) -> Any | None:
-    try:
-        return look_up(dtype)
+    try:  # NumPy's own knows none of ml_dtypes' types, not even those whose kind is "f"
+        return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     except ValueError:
         return None
 
 
 @functools.cache
 def _working_type(*types: np.dtype[Any]) -> np.dtype[Any]:
-    wide = any(_exceeds_double(dtype) for dtype in types)
+    is_wide = any(dtype.itemsize > _FITS.get(dtype.kind, 8) for dtype in types)
     if any(dtype.kind == "c" for dtype in types):
-        return np.dtype(np.clongdouble if wide else np.complex128)
-    return np.dtype(np.longdouble if wide else np.float64)
-
-
-def _exceeds_double(dtype: np.dtype[Any]) -> bool:
-    if dtype.kind in "iu":
-        return dtype.itemsize >= 8
-    info = float_info(dtype)
-    return info is not None and info.nmant > np.finfo(np.float64).nmant
+        return np.dtype(np.clongdouble if is_wide else np.complex128)
+    return np.dtype(np.longdouble if is_wide else np.float64)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.accuracy.pairs import Pairs, float_info
+from mptune.accuracy.pairs import float_info
 
 #: A one-dimensional array of the namespace.
 Chunk = Any
@@ -70,28 +70,22 @@ def _unit_in_the_last_place(xp: Any, reference: Chunk, stored: np.dtype[Any]) ->
     return xp.ldexp(one, exponent - (1 + info.nmant))
 
 
-def _of_logarithms(xp: Any, output: Chunk, reference: Chunk) -> Chunk:
-    return _difference_of_logarithms(xp, output, reference, reference, xp.log)
-
-
-def _of_logarithms_plus_one(xp: Any, output: Chunk, reference: Chunk) -> Chunk:
-    return _difference_of_logarithms(xp, output, reference, reference + 1, xp.log1p)
-
-
-def _difference_of_logarithms(xp: Any, output: Chunk, reference: Chunk, argument: Chunk, logarithm: Any) -> Chunk:
-    """Return ``|logarithm(output) - logarithm(reference)|`` without cancellation if they are close.
-
-    ``argument`` is what the reference's logarithm is taken of.
-    """
+def _of_logarithms(xp: Any, output: Chunk, reference: Chunk, added: int = 0) -> Chunk:
+    """Return ``|ln(output + added) - ln(reference + added)|`` without cancellation if they are close."""
     if output.min() < 0 or reference.min() < 0:
         raise NegativeDataError
+    logarithm = xp.log1p if added else xp.log
     ratio = output - reference
-    ratio /= argument
+    ratio /= reference + added
     far = xp.flatnonzero((ratio < -0.5) | (ratio > 1))
     xp.log1p(ratio, out=ratio)
     if far.size:
         ratio[far] = logarithm(output[far]) - logarithm(reference[far])
     return xp.abs(ratio, out=ratio)
+
+
+def _of_logarithms_plus_one(xp: Any, output: Chunk, reference: Chunk) -> Chunk:
+    return _of_logarithms(xp, output, reference, added=1)
 
 
 ABSOLUTE: Final = Quantity(_difference)
@@ -100,8 +94,6 @@ ULPS: Final = Quantity(_difference, _unit_in_the_last_place)
 LOGARITHMIC: Final = Quantity(_of_logarithms, is_difference=False)
 LOGARITHMIC_PLUS_ONE: Final = Quantity(_of_logarithms_plus_one, is_difference=False)
 
-
-# -- reductions -----------------------------------------------------------------------------------------
 
 #: What chunks say of each row: for each chunk some vectors, (n_rows,).
 Parts = Sequence[Sequence[Array]]
@@ -161,17 +153,6 @@ root_mean_square: Final = Reduction(_root_parts, _root_mean_square)
 maximum: Final = Reduction(_largest, _maximum)
 
 
-def reduced(
-    reduction: Reduction, quantity: Quantity, pairs: Pairs, chunks: Iterable[tuple[Any, Any]], count: Count
-) -> Array:
-    """Return the errors of rows of so many compared elements, whose pairs come in chunks, (n_rows, n) each."""
-    parts = []
-    for output, reference in chunks:
-        errors = quantity.evaluate(pairs.namespace, output.reshape(-1), reference.reshape(-1), pairs.stored)
-        parts.append([_on_host(vector) for vector in reduction.parts(errors.reshape(output.shape))])
-    return reduction.total(parts, count)
-
-
 def reference_mean(xp: Any, chunks: Iterable[Any], count: Count) -> Array:  # noqa: ARG001 - as of a magnitude
     """Return the modulus of the mean of the finite references of each row.
 
@@ -184,7 +165,7 @@ def reference_mean(xp: Any, chunks: Iterable[Any], count: Count) -> Array:  # no
         real = finite.real.sum(axis=1)
         imaginary = finite.imag.sum(axis=1) if reference.dtype.kind == "c" else real * 0
         sums = (real, imaginary, xp.abs(finite).sum(axis=1), is_finite.sum(axis=1))
-        parts.append([_on_host(vector) for vector in sums])
+        parts.append([on_host(vector) for vector in sums])
     real, imaginary, magnitude, finite = (_exact_sum(vectors) for vectors in zip(*parts, strict=True))
     total = np.hypot(real, imaginary)
     found: Array = np.where(total > 2.0**-48 * magnitude, total, 0) / np.maximum(finite, 1)
@@ -194,10 +175,11 @@ def reference_mean(xp: Any, chunks: Iterable[Any], count: Count) -> Array:  # no
 def reference_magnitude(xp: Any, chunks: Iterable[Any], count: Count) -> Array:
     """Return the sum of the moduli of the finite references of each row over the number of its compared elements."""
     finite = (xp.where(xp.isfinite(reference), xp.abs(reference), 0) for reference in chunks)
-    return _exact_sum([_on_host(each.sum(axis=1)) for each in finite]) / count
+    return _exact_sum([on_host(each.sum(axis=1)) for each in finite]) / count
 
 
-def _on_host(numbers: Any) -> Array:
+def on_host(numbers: Any) -> Array:
+    """Return a vector of a namespace as an array of NumPy."""
     return np.array(numbers.tolist(), dtype=np.float64)
 
 

@@ -8,18 +8,11 @@ of the trials.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 
-from mptune.accuracy.evaluate import (
-    Metrics,
-    all_metrics,
-    judged,
-    metric_names_by_error,
-    metric_text,
-)
+from mptune.accuracy.evaluate import Metrics, all_metrics, judged, metric_names_by_error, metric_text
 from mptune.accuracy.metrics import METRICS, ErrorMetric, resolve
-from mptune.errors import MptuneError, UnknownNameError, did_you_mean
+from mptune.errors import MptuneError, UnknownNameError
 
 #: The largest error allowed, of the worst output or by name; None: any.
 Threshold = float | Mapping[str, float] | None
@@ -33,15 +26,7 @@ def planned_threshold(
     A trial's ``error`` is by the outputs' metrics; but if these are only the kernel's own and have no threshold, by the
     first metric that has one for all outputs.
 
-    Args:
-        threshold: as a user gives it.
-        outputs: names of the kernel's outputs.
-        metrics: what errors are measured by without thresholds for others.
-        is_own: whether these are the kernel's own, rather than asked for.
-
-    Raises:
-        UnknownNameError: no output and no metric has a name.
-        MptuneError: two thresholds are for the same error, or a metric for all outputs has the name of one.
+    ``is_own`` says that the metrics are the kernel's own, rather than asked for.
     """
     threshold = _spread(threshold, outputs)
     if not isinstance(threshold, Mapping) or all(name in outputs for name in threshold):
@@ -83,36 +68,22 @@ def planned_threshold(
 
 
 def _spread(threshold: Threshold, outputs: Collection[str]) -> Threshold:
-    """Return a threshold in which a number beside outputs stands for each of the others.
-
-    Raises:
-        MptuneError: there are no others.
-    """
+    """Return a threshold in which a number beside outputs stands for each of the others."""
     if not isinstance(threshold, Mapping) or "" not in threshold or not any(name in outputs for name in threshold):
         return threshold
     others = [output for output in outputs if output not in threshold]
     if not others:
-        raise MptuneError(
-            f"threshold {threshold['']:g}: it is for the outputs without one of their own, and every output "
-            f"({', '.join(outputs)}) has one"
-        )
+        raise MptuneError(f"threshold {threshold['']:g} is for other outputs, and each ({', '.join(outputs)}) has one")
     return {**dict.fromkeys(others, threshold[""]), **{name: limit for name, limit in threshold.items() if name}}
 
 
 def recorded_threshold(
     threshold: Threshold, names: Collection[str], metric: str, further: Mapping[str, str] | None = None
 ) -> Threshold:
-    """Return a threshold by the names the errors of recorded trials have.
+    """Return a threshold by the names the errors of recorded trials, whose metrics have these ``names``, have.
 
-    Args:
-        threshold: as a user gives it.
-        names: names of the trials' metrics.
-        metric: what ``error`` was measured by, as :func:`~mptune.accuracy.evaluate.metric_text` says it.
-        further: what every error was measured by, by name, where there were further metrics.
-
-    Raises:
-        UnknownNameError: no error of that name was recorded.
-        MptuneError: two thresholds are for the same error.
+    The :func:`~mptune.accuracy.evaluate.metric_text` of ``error`` is ``metric``, and ``further`` are the
+    :func:`~mptune.accuracy.evaluate.metric_names_by_error`.
     """
     if not isinstance(threshold, Mapping):
         return threshold
@@ -129,17 +100,7 @@ def recorded_threshold(
 
 
 def recorded_metrics(metric: str, further: Mapping[str, str], outputs: Collection[str], own: Metrics) -> Metrics:
-    """Return the metrics a run was measured by: the kernel's own, or those that have the names in its record.
-
-    Args:
-        metric: what ``error`` was measured by, as :func:`~mptune.accuracy.evaluate.metric_text` says it.
-        further: what every error was measured by, by name, where there were further metrics.
-        outputs: names of the kernel's outputs.
-        own: the kernel's metrics, among which a user's functions are found.
-
-    Raises:
-        UnknownNameError: a metric is neither the kernel's nor known here.
-    """
+    """Return the metrics a run was measured by, given as for :func:`recorded_threshold`."""
     if metric_text(outputs, own) == metric and metric_names_by_error(outputs, own) == further:
         return own
     known = {each.name: each for each in all_metrics(own)}
@@ -161,17 +122,12 @@ def _meant(name: str, outputs: Collection[str], known: Mapping[str, ErrorMetric]
     try:
         return "", resolve(name)
     except UnknownNameError as error:
-        # With the regions or the metric before them misspelt, resolve says it best.
-        own = [key for key in known if key not in METRICS]
-        first = re.split("[ _]", name)[0]
-        has_regions = first != name and (first in (*own, *METRICS) or did_you_mean(first, [*own, *METRICS]))
-        if has_regions and not dot and not did_you_mean(name, [*own, *outputs]):
+        if " " in name:  # regions: what is wrong with them has been said
             raise
         if dot and rest in (*known, *METRICS):
             raise UnknownNameError(f"output in the error threshold {name!r}:", output, outputs) from error
-        raise UnknownNameError(
-            "output or error metric in the error threshold:", name, [*outputs, *own, *METRICS]
-        ) from error
+        valid = dict.fromkeys((*outputs, *known, *METRICS))
+        raise UnknownNameError("output or error metric in the error threshold:", name, valid) from error
 
 
 def _is_output(name: str, further: Mapping[str, str]) -> bool:

@@ -20,8 +20,7 @@ from mptune.backends.base import CompileOptions
 from mptune.backends.host import HostBackend
 from mptune.backends.host_compiler import HostCompiler
 from mptune.backends.processes import ChildEnded, PythonChild
-from mptune.data.data import make_inputs
-from mptune.data.draws import FIRST, Draw, Stream
+from mptune.data.data import FIRST, Draw, Stream, make_inputs
 from mptune.errors import CompileError, LaunchError, MptuneError
 from mptune.kernel import Application
 from mptune.kernel.limits import widest

@@ -1,7 +1,6 @@
 """The data manager: a kernel's inputs and references, and typed copies of them made when first needed."""
 
-from mptune.data.data import least_sizes, rounded_inputs
-from mptune.data.draws import FIRST, Draw, Stream
+from mptune.data.data import FIRST, Draw, Stream, least_sizes, rounded_inputs
 from mptune.data.manager import DataManager
 
 __all__ = ["FIRST", "DataManager", "Draw", "Stream", "least_sizes", "rounded_inputs"]

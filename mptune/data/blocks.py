@@ -13,8 +13,6 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLOCK", "in_blocks", "uniform"]
-
 #: Elements of a block. In smaller ones, threads that only add or convert wait for each other between operations; where
 #: an operation takes longer, a block that fits a core's cache is better.
 BLOCK: Final = 1 << 19

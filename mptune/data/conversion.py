@@ -16,11 +16,6 @@ from numpy.typing import NDArray
 from mptune.data.blocks import in_blocks
 from mptune.precision import PRECISIONS, Precision
 
-__all__ = [
-    "Loss", "convert", "in_type", "poison_margin", "poison_pattern", "poison_value", "poisoned", "round_to",
-    "still_poisoned",
-]  # fmt: skip
-
 #: Elements that a thread converts at a time: it makes several temporaries of so many, all of which fit its cache.
 _CONVERTED: Final = 1 << 18
 
@@ -35,10 +30,6 @@ _POISON_BITS: Final = MappingProxyType(
         PRECISIONS["fp8_e4m3"].dtype: 0x7F,
     }
 )
-_POISON_BYTE: Final = b"\xa5"
-
-#: A few subnormal values are in most data and harm nobody; from this share on they are worth a warning.
-_SUBNORMAL_SHARE: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +62,8 @@ class Loss:
                 f"input {name!r} overflows in {precision.name}: {self.infinite} of {self.size} values became "
                 f"{became} (largest {self.largest:.6g}, {precision.name} holds {precision.largest:.6g})"
             )
-        if self.zero or self.subnormal > _SUBNORMAL_SHARE * self.size:
+        # A few subnormal values are in most data and harm nobody.
+        if self.zero or self.subnormal > 1e-3 * self.size:
             found.append(
                 f"input {name!r} underflows in {precision.name}: {self.zero} of {self.size} values became zero and "
                 f"{self.subnormal} lost digits as subnormals (smallest {self.smallest:.3g}, {precision.name} keeps "
@@ -93,17 +85,6 @@ def convert(values: NDArray[np.float64], precision: Precision) -> tuple[NDArray[
     return result, functools.reduce(Loss.__add__, losses, Loss())
 
 
-def in_type(values: NDArray[Any], precision: Precision) -> NDArray[Any]:
-    """Return a C-contiguous array in a precision, each value rounded to nearest; itself if it has that type already."""
-    if values.dtype == precision.dtype and not precision.is_traced:
-        return values
-    result = np.empty(values.shape, precision.dtype)
-    source, target = values.reshape(-1), result.reshape(-1)
-    for start in range(0, source.size, _CONVERTED):
-        target[start : start + _CONVERTED] = round_to(source[start : start + _CONVERTED], precision)
-    return result
-
-
 def _fill(target: NDArray[Any], source: NDArray[np.float64], precision: Precision) -> Loss:
     """Write fp64 values to an array in a precision, and return what was lost."""
     target[:] = round_to(source, precision)
@@ -123,7 +104,7 @@ def _fill(target: NDArray[Any], source: NDArray[np.float64], precision: Precisio
 
 
 def round_to(values: NDArray[np.float64], precision: Precision) -> NDArray[Any]:
-    """Return fp64 values of any shape rounded once, to nearest with ties to even.
+    """Return fp64 values of any shape rounded once, to nearest with ties to even; fp64 itself is not copied.
 
     Overflow gives infinity (NaN in E4M3).
     """
@@ -131,7 +112,7 @@ def round_to(values: NDArray[np.float64], precision: Precision) -> NDArray[Any]:
         return round_to(values, PRECISIONS[precision.name]).astype(np.float64)
     with np.errstate(all="ignore"):
         if precision.name in ("fp64", "fp32"):
-            return values.astype(precision.dtype)
+            return values.astype(precision.dtype, copy=False)
         # ml_dtypes converts fp64 by way of wider types and rounds at each step: 1 + 2^-8 + 2^-40 would become 1
         # in bf16. NumPy takes ten times as long for an fp16 that underflows. What reaches them here has few enough
         # digits already.
@@ -153,9 +134,6 @@ def _shortened(values: NDArray[np.float64], precision: Precision) -> NDArray[np.
     return result
 
 
-# -- poison --------------------------------------------------------------------------------------------
-
-
 def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return an array of a shape of the type's poison pattern: a NaN with a payload, or bytes 0xA5 for integers."""
     return np.full(shape, poison_pattern(dtype)).view(dtype)
@@ -167,19 +145,9 @@ def still_poisoned(array: NDArray[Any]) -> NDArray[np.intp]:
     return np.flatnonzero(array.reshape(-1).view(pattern.dtype) == pattern)
 
 
-def poison_value(dtype: np.dtype[Any]) -> Any:
-    """Return the poison pattern as a scalar of the type."""
-    return poisoned((1,), dtype)[0]
-
-
-def poison_margin(dtype: np.dtype[Any]) -> float:
-    """Return how near to its reference an integer that is the poison pattern passes for a result."""
-    return 2.0 ** (8 * dtype.itemsize - 4)
-
-
 def poison_pattern(dtype: np.dtype[Any]) -> Any:
     """Return the poison pattern of a type as an unsigned integer of its size."""
     unsigned = np.dtype(f"u{dtype.itemsize}")
     if dtype.kind in "iu":
-        return np.frombuffer(_POISON_BYTE * dtype.itemsize, unsigned)[0]
+        return np.frombuffer(b"\xa5" * dtype.itemsize, unsigned)[0]
     return unsigned.type(_POISON_BITS[dtype])

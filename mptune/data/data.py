@@ -1,10 +1,12 @@
-"""A kernel's inputs and references, made by its functions and checked against its declarations."""
+"""A kernel's draws of inputs and their references, made by its functions and checked against its declarations."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -13,35 +15,54 @@ from numpy.typing import NDArray
 
 from mptune.data.blocks import in_blocks
 from mptune.data.conversion import round_to
-from mptune.data.draws import FIRST, Draw
 from mptune.errors import KernelError, MptuneError, ReferenceDataError, UnknownNameError, did_you_mean
 from mptune.kernel import Argument, Role, Sizes, Tunable
 from mptune.precision import holds_real_numbers, precision
 from mptune.space.parameters import PrecisionParameter
 
-__all__ = [
-    "checked_references", "compute_references", "least_sizes", "make_inputs", "require_repeatable", "require_unmasked",
-    "rounded_inputs",
-]  # fmt: skip
-
 #: Data of more elements are not made again only to be compared.
 _MANY: Final = 1 << 22
-#: Numbers of an argument that are rounded to see whether they are exact; those of fp64 always are.
+#: Numbers of an argument that are rounded to see whether they are exact.
 _SAMPLED: Final = 1 << 15
-_ALL_BITS: Final = 53
 #: Of the largest magnitude; what differs by less was rounded in another order.
 _ROUNDED: Final = 1e-9
+
+
+class Stream(IntEnum):
+    """The purpose of draws; the random numbers of one stream are independent of another's."""
+
+    SEARCH = 0
+    UNSEEN = 1  #: No search uses them: reported trials are verified on them.
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One sample of a kernel's inputs."""
+
+    stream: Stream = Stream.SEARCH
+    number: int = 0  #: within the stream, from 0
+
+    def __str__(self) -> str:
+        return f"{_NAMES[self.stream]} {self.number + 1}"
+
+    @property
+    def spawn_key(self) -> tuple[int, ...]:
+        """Of the :class:`numpy.random.SeedSequence` it comes from; the first draw of a search has the seed itself."""
+        return (int(self.stream), self.number) if self.stream or self.number else ()
+
+    def generator(self, seed: int) -> np.random.Generator:
+        """Return the random numbers the draw is made from in a run with this seed."""
+        return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=self.spawn_key))
+
+
+FIRST: Final = Draw()
+_NAMES: Final = {Stream.SEARCH: "input", Stream.UNSEEN: "unseen input"}
 
 
 def make_inputs(kernel: Tunable, sizes: Sizes, seed: int, draw: Draw = FIRST) -> Mapping[str, Any]:
     """Call ``kernel.inputs`` and return read-only C-contiguous fp64 (or integer) arrays and scalars by argument name.
 
     A scalar that is missing and named like a size has its value.
-
-    Raises:
-        KernelError: an input is missing, has another shape or type than declared, or is not finite; or the
-            function fails.
-        UnknownNameError: an input no argument has the name of.
     """
     try:
         given = kernel.inputs(draw.generator(seed), sizes)
@@ -50,22 +71,16 @@ def make_inputs(kernel: Tunable, sizes: Sizes, seed: int, draw: Draw = FIRST) ->
     except Exception as error:
         raise KernelError(f"inputs of {kernel.called} failed: {type(error).__name__}: {error}") from error
     if not isinstance(given, Mapping):
-        raise KernelError(
-            f"inputs of {kernel.called} returned {type(given).__name__}; expected a dict of arrays by argument"
-        )
+        raise KernelError(f"inputs of {kernel.called} returned {type(given).__name__}, not arrays by argument")
     by_name = {argument.name: argument for argument in kernel.arguments}
     for name in given:
         if name not in by_name:
             declared = [n for n, a in by_name.items() if a.is_input]
-            hint = f"'inputs' returned {name!r}: declare an argument of that name (In, InOut, Scalar) or leave it out."
-            raise UnknownNameError(f"input of {kernel.called}:", name, declared, hint=hint)
+            hint = "Declare an argument of that name (In, InOut, Scalar) or leave it out."
+            raise UnknownNameError(f"input of {kernel.called}:", name, declared, hint)
         if not by_name[name].is_input:
-            raise KernelError(
-                f"inputs of {kernel.called} has {name!r}, which the kernel only writes: declare it InOut, "
-                "or leave it out"
-            )
-    made = {name: _input(kernel, a, given, sizes) for name, a in by_name.items() if a.is_input}
-    return MappingProxyType(made)
+            raise KernelError(f"inputs of {kernel.called} has {name!r}, which the kernel only writes: declare it InOut")
+    return MappingProxyType({name: _input(kernel, a, given, sizes) for name, a in by_name.items() if a.is_input})
 
 
 def rounded_inputs(
@@ -75,12 +90,6 @@ def rounded_inputs(
 
     The points of a grid are exact in fp16 where there are 32 of them, and not where there are 31 or 33. What is exact
     everywhere, as whole numbers are, is a property of the kernel, and not of the size.
-
-    Args:
-        kernel: makes inputs at other sizes.
-        sizes: those of the inputs.
-        seed: seeded them.
-        inputs: by argument name.
 
     Returns:
         By precision parameter, type and size: the ratio, below 1, of the root mean squares of what rounding changes,
@@ -113,7 +122,7 @@ def _inexact(kernel: Tunable, inputs: Mapping[str, Any]) -> dict[tuple[str, str,
             values = values[:: max(1, len(values) // _SAMPLED)]
             values = values[values != 0]
             for kind in types[argument.precision] if len(values) else ():
-                if precision(str(kind)).significand_bits < _ALL_BITS:
+                if precision(str(kind)).significand_bits < 53:
                     changed = round_to(values, precision(str(kind))).astype(np.float64) != values
                     found[argument.name, argument.precision, str(kind)] = float(changed.mean())
     return found
@@ -142,12 +151,7 @@ def require_unmasked(array: Any, what: str) -> None:
 
 
 def compute_references(kernel: Tunable, inputs: Mapping[str, Any], sizes: Sizes) -> Mapping[str, NDArray[Any]]:
-    """Call ``kernel.reference`` and return the fp64 (or integer) outputs by name, checked and read-only.
-
-    Raises:
-        ReferenceDataError: there is no reference, it fails or changes its inputs, or an output is missing, of the
-            wrong shape or type, infinite somewhere, or NaN everywhere.
-    """
+    """Call ``kernel.reference`` and return the fp64 (or integer) outputs by name, checked and read-only."""
     if kernel.reference is None:
         stem = kernel.path.stem if kernel.path is not None else kernel.name
         raise ReferenceDataError(
@@ -175,12 +179,7 @@ def compute_references(kernel: Tunable, inputs: Mapping[str, Any], sizes: Sizes)
 
 
 def checked_references(kernel: Tunable, given: Mapping[str, Any], sizes: Sizes) -> Mapping[str, NDArray[Any]]:
-    """Return references as C-contiguous read-only arrays, once they fit the declared outputs.
-
-    Raises:
-        ReferenceDataError: an output is missing or unknown, of the wrong shape or type, infinite somewhere, or NaN
-            everywhere.
-    """
+    """Return references as C-contiguous read-only arrays; raise ReferenceDataError if they do not fit the outputs."""
     outputs = {argument.name: argument for argument in kernel.outputs}
     for name in given:
         if name not in outputs:
@@ -188,18 +187,13 @@ def checked_references(kernel: Tunable, given: Mapping[str, Any], sizes: Sizes) 
                 f"the reference of {kernel.called} gives {name!r}, which is no output"
                 f"{did_you_mean(str(name), outputs)} (outputs: {', '.join(outputs)})"
             )
-    missing = [name for name in outputs if name not in given]
-    if missing:
+    if missing := [name for name in outputs if name not in given]:
         raise ReferenceDataError(f"the reference of {kernel.called} lacks output {', '.join(missing)}")
     return MappingProxyType({name: _reference(kernel, outputs[name], given[name], sizes) for name in outputs})
 
 
 def least_sizes(kernel: Tunable, sizes: Sizes) -> Sizes | None:
-    """Return the smallest of the given sizes and the kernel's presets; None if its data are large, too.
-
-    Raises:
-        MptuneError: sizes are not usable.
-    """
+    """Return the smallest of the given sizes and the kernel's presets; None if its data are large, too."""
     given = [argument for argument in kernel.arguments if argument.is_input or argument.is_output]
 
     def elements(place: Sizes) -> int:
@@ -216,10 +210,6 @@ def require_repeatable(
 
     They are called at the sizes of :func:`least_sizes`. ``inputs`` are the first draw at the given sizes,
     ``references`` theirs.
-
-    Raises:
-        KernelError: inputs differ although the random numbers they are given are the same.
-        ReferenceDataError: references differ although their inputs are the same.
     """
     try:
         least = least_sizes(kernel, sizes)
@@ -283,8 +273,7 @@ def _as_declared(
 ) -> NDArray[Any]:
     """Return an array as fp64 or the declared integer type, C-contiguous and read-only, once it fits the declaration.
 
-    Raises:
-        MptuneError: of type ``refusal``: another shape, not integers, out of range, infinite, or NaN unless it may be.
+    It may be NaN only where it ``takes_nan``.
     """
     shape = kernel.shape_of(argument, sizes)
     if array.shape != shape:

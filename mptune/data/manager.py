@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.data.conversion import Loss, convert
-from mptune.data.data import checked_references, compute_references, make_inputs, require_repeatable
-from mptune.data.draws import FIRST, Draw
+from mptune.data.data import FIRST, Draw, checked_references, compute_references, make_inputs, require_repeatable
 from mptune.data.reference_cache import ReferenceCache, reference_key, update_digest
 from mptune.errors import KernelError, OutOfMemoryError, ReferenceDataError
 from mptune.kernel import Argument, Role, Sizes, Tunable
@@ -25,13 +24,7 @@ from mptune.paths import cache_folder
 from mptune.precision import PRECISIONS, Precision, precision
 from mptune.space.configuration import Configuration
 
-__all__ = ["DataManager"]
-
 _FP64 = PRECISIONS["fp64"]
-#: Whose memory is not worth a look at how much there is.
-_FEW_ELEMENTS = 1 << 20
-#: Elements that stand for a whole array.
-_SAMPLE = 1001
 
 
 class DataManager:
@@ -74,18 +67,11 @@ class DataManager:
         if inputs is not None:
             self.inputs = inputs
 
-    # -- data ----------------------------------------------------------------------------------
-
     @cached_property
     def inputs(self) -> Mapping[str, Any]:
-        """Inputs as of :func:`~mptune.data.data.make_inputs`.
-
-        Raises:
-            OutOfMemoryError: the sizes do not fit the available memory.
-            MptuneError: as of :func:`~mptune.data.data.make_inputs`.
-        """
+        """Inputs as of :func:`~mptune.data.data.make_inputs`; OutOfMemoryError if they do not fit."""
         # Thousands of small draws need not ask for what the first one of their size had.
-        if self._draw == FIRST or sum(self._elements().values()) > _FEW_ELEMENTS:
+        if self._draw == FIRST or sum(self._elements().values()) > 2**20:
             self.require(available_memory_bytes())
         try:
             return make_inputs(self.kernel, self.sizes, self._seed, self._draw)
@@ -96,12 +82,7 @@ class DataManager:
 
     @cached_property
     def references(self) -> Mapping[str, NDArray[Any]]:
-        """Read-only fp64 (or integer) references by output name.
-
-        Raises:
-            ReferenceDataError: there is no reference, it fails, or it does not fit the declared outputs.
-            OutOfMemoryError: the sizes do not fit the available memory.
-        """
+        """References as of :func:`~mptune.data.data.compute_references`; OutOfMemoryError if they do not fit."""
         key = reference_key(self.kernel, self._inputs_key, self.sizes) if self._caches else None
         cached = self._cache.load(key) if key is not None else None
         # (What the check refuses is damaged in a way the file format does not show.)
@@ -147,25 +128,13 @@ class DataManager:
 
     def has_inputs_of(self, other: DataManager) -> bool:
         """Whether another draw of this kernel has these inputs."""
-
-        def are_equal(name: str, first: int | None) -> bool:
-            mine, theirs = (np.asarray(data.inputs[name]).reshape(-1)[:first] for data in (self, other))
-            return np.array_equal(mine, theirs)
-
-        # Two draws usually differ in their first elements.
-        return all(are_equal(name, first) for first in (_SAMPLE, None) for name in self.inputs)
+        return all(np.array_equal(values, other.inputs[name]) for name, values in self.inputs.items())
 
     def _elements(self) -> dict[Argument, int]:
         return {argument: math.prod(self.shape_of(argument)) for argument in self.kernel.arguments}
 
-    # -- types ---------------------------------------------------------------------------------
-
     def shape_of(self, argument: Argument) -> tuple[int, ...]:
-        """Return the shape of a buffer, ``()`` for a scalar.
-
-        Raises:
-            KernelError: an axis is below 1.
-        """
+        """Return the shape of a buffer, ``()`` for a scalar; raise KernelError if an axis is below 1."""
         shape = self.kernel.shape_of(argument, self.sizes)
         if any(axis < 1 for axis in shape):
             raise KernelError(f"argument {argument.name!r} of {self.kernel.called} has shape {shape} at {self.sizes}")
@@ -204,8 +173,6 @@ class DataManager:
         self._losses[argument.name, precision] = loss
         return converted[0]  # type: ignore[no-any-return]
 
-    # -- accounts ------------------------------------------------------------------------------
-
     def footprint_bytes(self, configuration: Configuration) -> int:
         """Return the bytes of all buffers and scalars in their precisions."""
         return sum(
@@ -228,22 +195,14 @@ class DataManager:
         return [key for key, loss in self._losses.items() if loss.infinite]
 
     def require(self, available_bytes: int) -> None:
-        """Check that inputs, references and the widest typed copies fit, before any of them is made.
-
-        Raises:
-            OutOfMemoryError: it does not fit; names the sizes and the bytes.
-        """
-        inputs = references = copies = 0
+        """Raise OutOfMemoryError unless inputs, references and the widest typed copies fit; none of them is made."""
+        needed = 0
         for argument, count in self._elements().items():
-            held = count * (8 if argument.dtype is None else np.dtype(argument.dtype).itemsize)
-            inputs += held if argument.is_input else 0
-            references += held if argument.is_output else 0
-            copies += count * self._copy_bytes(argument)
-        needed = inputs + references + copies
+            held = 8 if argument.dtype is None else np.dtype(argument.dtype).itemsize
+            needed += count * (held * (argument.is_input + argument.is_output) + self._copy_bytes(argument))
         if needed > available_bytes:
             raise OutOfMemoryError(
-                f"{self.sizes}: {self.kernel.called} needs {in_words(needed)} of host memory (inputs "
-                f"{in_words(inputs)}, references {in_words(references)}, typed copies {in_words(copies)}) and "
+                f"{self.sizes}: {self.kernel.called} needs {in_words(needed)} of host memory and "
                 f"{in_words(available_bytes)} are available; choose smaller sizes"
             )
 
@@ -252,6 +211,5 @@ class DataManager:
         if argument.precision is None:
             return np.dtype(argument.dtype).itemsize if argument.is_output else 0
         by_name = {parameter.name: parameter.values for parameter in self.kernel.parameters}
-        names = by_name.get(argument.precision, (argument.precision,))
-        possible = [precision(str(name)) for name in names]
+        possible = [precision(str(name)) for name in by_name.get(argument.precision, (argument.precision,))]
         return max((p.size_bytes for p in possible if argument.is_output or p is not _FP64), default=0)

@@ -27,12 +27,9 @@ from mptune.data.blocks import in_blocks
 from mptune.kernel import Sizes, Tunable
 from mptune.paths import open_own, own_folder
 
-__all__ = ["ReferenceCache", "reference_key", "update_digest"]
-
 _FORMAT: Final = 1
 _IMPORTED_AT: Final = time.time()
 _INSTALLED: Final = (Path(sysconfig.get_path("stdlib")).resolve(), Path(__file__).resolve().parent.parent)
-_ABANDONED_S: Final = 3600.0
 #: Elements, or bytes, that a digest takes at a time.
 _DIGESTED: Final = 1 << 20
 # Keeps the names of outputs apart from those of np.savez's own arguments.
@@ -87,13 +84,10 @@ class ReferenceCache:
         entries = [(path.stat(), path) for path in folder.iterdir() if path.suffix in (".npz", ".part")]
         held = sum(status.st_size for status, _ in entries)
         for status, path in sorted(entries, key=lambda entry: entry[0].st_mtime)[:-1]:
-            abandoned = path.suffix == ".part" and status.st_mtime < time.time() - _ABANDONED_S
+            abandoned = path.suffix == ".part" and status.st_mtime < time.time() - 3600
             if abandoned or (held > self._folder_bytes and path.suffix == ".npz"):
                 path.unlink(missing_ok=True)
                 held -= status.st_size
-
-
-# -- what references depend on --------------------------------------------------------------------------
 
 
 def update_digest(digest: hashlib._Hash, name: str, array: NDArray[Any]) -> None:
@@ -112,9 +106,7 @@ def update_digest(digest: hashlib._Hash, name: str, array: NDArray[Any]) -> None
 def reference_key(kernel: Tunable, inputs_key: str, sizes: Sizes) -> str | None:
     """Return the identity of what the references depend on, None if the source is not known for sure.
 
-    It covers the inputs, the sizes, the declared outputs, the versions of NumPy and SciPy, the source file of
-    the reference function, and the modules that file uses that are not installed packages. It does not cover files the
-    reference reads: their content belongs in the inputs.
+    Files that the reference reads are not covered: their content belongs in the inputs.
     """
     if kernel.reference is None or (files := _source_files(kernel.reference)) is None:
         return None
@@ -131,9 +123,8 @@ def reference_key(kernel: Tunable, inputs_key: str, sizes: Sizes) -> str | None:
 def _source_files(function: Callable[..., Any]) -> list[bytes] | None:
     """Return the contents of the source files behind a function.
 
-    None without a file (a notebook, a class instance, a partial), for a closure (a decorated function is one), whose
-    captured values no file shows, for a function from another process, whose module has no specification here, and
-    for a file changed since this process started, which may not be what was imported.
+    None without a file (a notebook, a partial), for a closure, whose captured values no file shows, for a function from
+    another process, and for a file changed since this process started, which may not be what was imported.
     """
     if not inspect.isfunction(function) or function.__closure__ or "__spec__" not in function.__globals__:
         return None
@@ -148,24 +139,20 @@ def _source_files(function: Callable[..., Any]) -> list[bytes] | None:
 
 
 def _own_modules(namespace: Mapping[str, Any]) -> Iterable[Path]:
-    """Return the files of the user's modules a namespace uses, directly or through one another."""
+    """Return the files of the user's modules a namespace uses, directly or through one another.
+
+    Not those of Python, an installed package or mptune: their versions change, not their files.
+    """
     found: set[Path] = set()
     pending = [namespace]
     while pending:
         for value in list(pending.pop().values()):
             module = value if isinstance(value, ModuleType) else sys.modules.get(str(getattr(value, "__module__", "")))
-            file = getattr(module, "__file__", None)
-            if file is None or _is_installed(Path(file)):
+            if (file := getattr(module, "__file__", None)) is None:
                 continue
             path = Path(file).resolve()
-            if path not in found:
+            is_packaged = not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+            if not (is_packaged or path in found or any(path.is_relative_to(folder) for folder in _INSTALLED)):
                 found.add(path)
                 pending.append(vars(module))
     return found
-
-
-def _is_installed(file: Path) -> bool:
-    """Whether a module belongs to Python, an installed package or mptune: their versions change, not their files."""
-    path = file.resolve()
-    packaged = not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
-    return packaged or any(path.is_relative_to(folder) for folder in _INSTALLED)

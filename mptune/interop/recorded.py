@@ -22,8 +22,14 @@ from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value, is_number, is_value, is_whole
-from mptune.space.inferred import parameter_of
-from mptune.space.parameters import MAX_PARAMETERS, Parameter, PolicyParameter, PrecisionParameter, baseline_values
+from mptune.space.parameters import (
+    MAX_PARAMETERS,
+    Parameter,
+    PolicyParameter,
+    PrecisionParameter,
+    baseline_values,
+    parameter_of,
+)
 from mptune.store import ParameterInfo, RunInfo, RunState
 
 __all__ = [

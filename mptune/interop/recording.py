@@ -26,7 +26,7 @@ from mptune.errors import SpaceFileError, UnknownNameError
 from mptune.interop.recorded import Format, Record, assemble, space_name
 from mptune.results.trial import Measurement, Status
 from mptune.run import Run
-from mptune.space.inferred import parameter_of
+from mptune.space.parameters import parameter_of
 from mptune.store import ParameterInfo
 from mptune.store.info import read_fields
 

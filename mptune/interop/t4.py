@@ -19,8 +19,7 @@ from mptune.interop.recorded import Format, Record, assemble, finite, finite_num
 from mptune.results.trial import Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Value
-from mptune.space.inferred import parameter_of
-from mptune.space.parameters import Parameter, parse_values
+from mptune.space.parameters import Parameter, parameter_of, parse_values
 from mptune.space.search_space import SearchSpace
 from mptune.store.info import read_fields
 

@@ -95,7 +95,9 @@ class Application(Tunable):
         if not all(isinstance(kernel, Kernel) for kernel in kernels):
             shown = reprlib.repr(list(kernels))
             raise KernelError(f"application {name}: kernels= is a list of Kernel(...), not {shown}")
-        kernels = [kernel if kernel.path or path is None else _located(kernel, path) for kernel in kernels]
+        if path is not None:  # the kernels that its file defines have templates called <stem>_<kernel>.cu.j2
+            located = {k.name: k.template or f"{path.stem}_{k.name}.cu.j2" for k in kernels if not k.path}
+            kernels = [k if k.path else k.changed(path=path, template=located[k.name]) for k in kernels]
         by_name = {kernel.name: kernel for kernel in kernels}
         if not kernels:
             raise KernelError(f"application {name} has no kernels")
@@ -152,16 +154,7 @@ class Application(Tunable):
         return found
 
     def of_kernel(self, name: str, types: Mapping[str, Value], configuration: Configuration) -> Configuration:
-        """Return a kernel's configuration within one of the application.
-
-        Args:
-            name: of the kernel.
-            types: of its array arguments, by the kernel's parameter.
-            configuration: of the application.
-
-        Raises:
-            KernelError: the kernel does not have one of the types.
-        """
+        """Return a kernel's configuration within one of the application, with the types of its array arguments."""
         kernel = self.kernels[name]
         values = {p.name: types.get(p.name, configuration.get(f"{name}.{p.name}")) for p in kernel.parameters}
         return kernel.own(values)
@@ -186,11 +179,6 @@ class Application(Tunable):
                 check_expression(axis, names, f"shape of buffer {argument.name!r}", self.name)
 
 
-def _located(kernel: Kernel, path: Path) -> Kernel:
-    """Return a kernel that an application's file defines; its template is ``<stem>_<kernel>.cu.j2`` unless it says."""
-    return kernel.changed(path=path, template=kernel.template or f"{path.stem}_{kernel.name}.cu.j2")
-
-
 def typed(kernel: Kernel) -> frozenset[str]:
     """Return the names of the parameters that are types of a kernel's array arguments: those of the buffers passed."""
     names = {p.name for p in kernel.parameters}
@@ -206,12 +194,7 @@ def free(kernel: Kernel) -> list[Parameter]:
 def _types_of(
     name: str, buffers: Iterable[Argument], shared: Iterable[Parameter], kernels: Iterable[Kernel]
 ) -> list[Parameter]:
-    """Return the precision parameters of the buffers, in order.
-
-    Raises:
-        UnknownNameError: one is neither a parameter nor a precision.
-        KernelError: kernels that have one of that name have no type in common.
-    """
+    """Return the precision parameters of the buffers, in order."""
     offered = {p.name: p for p in shared if isinstance(p, PrecisionParameter)}
     for kernel in kernels:
         for parameter in kernel.parameters:
@@ -234,12 +217,7 @@ def _types_of(
 
 
 def _with_outputs(name: str, buffers: Sequence[Argument], outputs: Sequence[str]) -> list[Argument]:
-    """Return the buffers, those that are outputs declared as such and no others compared.
-
-    Raises:
-        UnknownNameError: an output is no buffer.
-        KernelError: it is a scalar.
-    """
+    """Return the buffers, those that are outputs declared as such and no others compared."""
     by_name = {buffer.name: buffer for buffer in buffers}
     for output in outputs:
         if output not in by_name:

@@ -43,10 +43,6 @@ class Argument:
             raise KernelError(f"argument name {self.name!r} is not an identifier")
         if (self.precision is None) == (self.dtype is None):
             raise KernelError(f"argument {self.name!r}: give either precision= or dtype=")
-        if self.dtype in PRECISIONS:
-            raise KernelError(
-                f"argument {self.name!r}: {self.dtype} is a precision: precision={self.dtype!r}, not dtype="
-            )
         if self.dtype is not None and self.dtype not in _INTEGER_DTYPES:
             hint = "A floating-point type is given as precision=."
             raise UnknownNameError(f"integer type of argument {self.name!r}:", self.dtype, _INTEGER_DTYPES, hint)
@@ -136,16 +132,8 @@ class Sizes(NamedValues[int]):
             raise AttributeError(f"no size {name!r} (sizes: {', '.join(self)})") from None
 
 
-# -- checks ---------------------------------------------------------------------------------------------
-
-
 def check_expression(text: str, known: Sequence[str], what: str, kernel: str) -> None:
-    """Check that an expression parses and uses only known names; it is ``what`` of a kernel, in messages.
-
-    Raises:
-        ExpressionError: it does not parse.
-        UnknownNameError: it uses another name.
-    """
+    """Check that an expression parses and uses only known names; it is ``what`` of a kernel, in messages."""
     try:
         names = Expression(text).names
     except MptuneError as error:

@@ -128,8 +128,6 @@ class Kernel(Tunable):
         """The arguments that are parameters of the function; the others are in constant memory."""
         return tuple(argument for argument in self.arguments if not argument.is_constant)
 
-    # -- configurations ------------------------------------------------------------------------
-
     def search_space(self, sizes: Sizes, constraints: Sequence[Constraint] = ()) -> SearchSpace:
         """Return the valid configurations at these sizes, under further constraints (device limits)."""
         return SearchSpace(self.parameters, (*self.constraints, *constraints), constants=dict(sizes))
@@ -153,9 +151,7 @@ class Kernel(Tunable):
 
         shared = self._evaluated("shared_bytes", values)
         if len(shared) != 1 or shared[0] < 0:
-            raise KernelError(
-                f"{self.called}: its shared_bytes are {shared} at {configuration}, not one number from 0 on"
-            )
+            raise KernelError(f"{self.called}: shared_bytes are {shared} at {configuration}, not one number from 0 on")
         return LaunchShape(extents("grid"), extents("block"), shared[0])
 
     def expressions(self, name: str) -> tuple[str, ...]:
@@ -189,30 +185,22 @@ class Kernel(Tunable):
             KernelError: an operation count is negative or no number.
             ExpressionError: a shape or an operation count has no value here.
         """
-        traffic_bytes = 0
-        for argument in self.arguments:
-            if argument.role is Role.SCALAR:
-                continue
-            passes = 2 if argument.role is Role.INOUT else 1
-            elements = math.prod(self.shape_of(argument, sizes))
-            traffic_bytes += passes * elements * self.dtype_of(argument, configuration).itemsize
+        passes = {Role.SCALAR: 0, Role.INOUT: 2}
+        traffic_bytes = sum(
+            passes.get(a.role, 1) * math.prod(self.shape_of(a, sizes)) * self.dtype_of(a, configuration).itemsize
+            for a in self.arguments
+        )
         if self.flops is None:
             return Work(traffic_bytes)
         return Work(traffic_bytes, *count_flops(self.flops, self.name, configuration, sizes))
-
-    # -- validation ----------------------------------------------------------------------------
 
     def _check(self) -> None:
         Tunable._check(self)
         if not any(argument.is_output for argument in self.arguments) and self.sizes:
             raise KernelError(f"{self.called}: no argument is an output (Out or InOut)")
-        declared = [("function", self.function), *(("constant array", a.name) for a in self.arguments if a.is_constant)]
-        for what, name in declared:
+        for name in (self.function, *(a.name for a in self.arguments if a.is_constant)):
             if why := why_reserved(name):
-                raise KernelError(
-                    f"{self.called}: its {what} cannot be called {name!r}, which is {why}; call it "
-                    f"{name}_{'kernel' if what == 'function' else 'values'!s}, say"
-                )
+                raise KernelError(f"{self.called}: {name!r} is {why}: call the function or array {name}_")
         for what in ("grid", "block"):
             if what not in self.launch_functions and not 1 <= len(axes := self.expressions(what)) <= 3:
                 raise KernelError(f"{self.called}: {what} needs one to three axes, not {len(axes)}")
@@ -221,13 +209,12 @@ class Kernel(Tunable):
                 f"{self.called}: {self.launch_functions[0]}= is a function, which does not say what sizes a launch "
                 "needs: give the kernel sizes, or an expression"
             )
-        if self.sizes:  # otherwise the application it is part of has them
-            self._check_expressions(tuple(self.sizes["default"]))
+        sizes = tuple(self.sizes.get("default", ()))
         for name in self.runtime_sizes:
-            if name not in self.sizes.get("default", ()):
-                raise UnknownNameError(f"runtime size of {self.called}:", name, self.sizes.get("default", ()))
-
-    def _check_expressions(self, sizes: Sequence[str]) -> None:
+            if name not in sizes:
+                raise UnknownNameError(f"runtime size of {self.called}:", name, sizes)
+        if not sizes:
+            return  # the application it is part of has them
         for argument in self.arguments:
             for axis in argument.shape:
                 check_expression(axis, sizes, f"shape of argument {argument.name!r}", self.name)

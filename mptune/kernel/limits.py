@@ -18,12 +18,9 @@ from mptune.space.search_space import SearchSpace
 
 
 def device_constraints(kernel: Kernel, facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a device asks of a kernel's launches, and the kernel's constraints that name facts of the device.
+    """Return what a device with some facts (:meth:`Device.facts`) asks of launches, and the constraints that name them.
 
-    Args:
-        kernel: the kernel.
-        facts: those of :meth:`Device.facts`. What names others is left out, so without facts there are no constraints.
-            A grid or block that is a function is checked at its launch.
+    Constraints that name other facts are left out. A grid or block that is a function is checked at its launch.
     """
     axes = {what: kernel.expressions(what) for what in ("block", "grid")}
     extents = {f"{what}_{axis}": extent for what in axes for axis, extent in zip("xyz", axes[what], strict=False)}
@@ -46,11 +43,7 @@ def device_constraints(kernel: Kernel, facts: Mapping[str, Any]) -> tuple[str, .
 
 
 def space_on(tunable: Tunable, sizes: Sizes, facts: Mapping[str, Any]) -> SearchSpace:
-    """Return the configurations of a kernel or an application that are valid at these sizes on a device.
-
-    Raises:
-        EmptySpaceError: there is none.
-    """
+    """Return the configurations of a kernel or an application that are valid at these sizes on a device."""
     if isinstance(tunable, Application):
         kernels = tunable.kernels.values()
         lifted = [c for each in kernels for c in tunable.lifted(each, device_constraints(each, facts), sizes)]
@@ -60,22 +53,14 @@ def space_on(tunable: Tunable, sizes: Sizes, facts: Mapping[str, Any]) -> Search
 
 
 def whole_space(tunable: Tunable, sizes: Sizes, facts: Mapping[str, Any] | None = None) -> SearchSpace:
-    """Return what :func:`space_on` does and what is searched on request alone: all that a file's trials can be.
-
-    Raises:
-        EmptySpaceError: nothing is valid.
-    """
+    """Return what :func:`space_on` does and what is searched on request alone: all that a file's trials can be."""
     every = {p.name: p.every_value for p in tunable.parameters if p.every_value != p.values}
     space = space_on(tunable, sizes, facts or {})
     return space.restrict(every) if every else space
 
 
 def widest(tunable: Tunable, sizes: Sizes, facts: Mapping[str, Any]) -> list[Configuration]:
-    """Return some configurations with a baseline's types, from all over their space: what runs, only a launch knows.
-
-    Raises:
-        EmptySpaceError: there is none.
-    """
+    """Return some configurations with a baseline's types, from all over their space: what runs, only a launch knows."""
     return spread(space_on(tunable, sizes, facts).restrict(tunable.baseline_values()))
 
 

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mptune.errors import MetricError, UnknownNameError, did_you_mean
+from mptune.errors import MetricError, UnknownNameError
+from mptune.space.parameters import listed
 
 #: ``"rows"``, ``"columns"``, or blocks: ``("block", (8, 8))``, ``("block", 64)``, ``"block 8x8"``.
 Over = str | tuple[str, int | Sequence[int]]
@@ -87,10 +88,9 @@ class RegionalMetric:
             MetricError: an output of that shape has no such regions.
         """
         block, leading = self._block, len(shape) - self.axes
-        if leading < 0 and block is None:  # one row would be all of it, in which damage does not show
-            raise MetricError(f"shape {shape} has no {self.over}, which take two axes: use blocks, such as 'block 64'")
-        if leading < 0:
-            raise MetricError(f"shape {shape} has no blocks of {self.axes} axes: {self.over}")
+        if leading < 0:  # a single row would be all of the output, in which damage does not show
+            hint = ": use blocks, such as 'block 64'" if block is None else ""
+            raise MetricError(f"shape {shape} has no {self.over}, which take {self.axes} axes{hint}")
         lengths = ((1, shape[-1]) if self.over == "rows" else (shape[-2], 1)) if block is None else block
         return (1,) * leading + tuple(map(min, lengths, shape[leading:]))
 
@@ -100,12 +100,7 @@ class RegionalMetric:
 
 
 def over_regions(metrics: Any, over: Over | None, reduce: Reduce = "max") -> Any:
-    """Return metrics, one, a list, or either by output, each taken of regions; unchanged if there are none.
-
-    Raises:
-        MetricError: a reduction without regions, or as of :class:`RegionalMetric`.
-        UnknownNameError: no such regions.
-    """
+    """Return metrics, one, a list, or either by output, each taken of regions; unchanged if there are none."""
     if over is None:
         if reduce != "max":
             raise MetricError(f"reduction {reduce!r} of no regions: give over='rows', 'columns' or ('block', (8, 8))")
@@ -126,18 +121,12 @@ def split_text(text: str) -> RegionalMetric | None:
     """Return what ``"METRIC over REGIONS [max|QUANTILE]"`` means; None for a text without regions.
 
     Words may be joined by underscores or hyphens, and "over" left out: ``NRMSE_rows_max``, ``MaxAE-block-8x8-0.99``.
-
-    Raises:
-        MetricError: the regions or the reduction are incomplete or no such thing.
-        UnknownNameError: no such regions.
     """
     found = _WORDS.fullmatch(text.strip())
     if found is None:
         return None
     kind, *rest = _SEPARATOR.split((found["said"] or found["bare"]).strip())
-    if _SPELLINGS.get(kind.lower()) == "block":
-        if not rest:
-            raise MetricError(f"error metric {text!r}: blocks need a shape, such as 'block 8x8'")
+    if _SPELLINGS.get(kind.lower()) == "block" and rest:
         kind = f"block {rest.pop(0)}"
     # The quantile 0.99 as part of a name is 0_99.
     reduce = ".".join(rest) if len(rest) == 2 and all(part.isdecimal() for part in rest) else " ".join(rest)
@@ -148,38 +137,23 @@ def split_text(text: str) -> RegionalMetric | None:
 
 
 def _over_text(over: Over) -> str:
-    name, given = over if isinstance(over, tuple) and len(over) == 2 else (over, ())
-    kind, _, text = str(name).strip().partition(" ")
-    known = _SPELLINGS.get(kind.lower())
+    name, extents = over if isinstance(over, tuple) and len(over) == 2 else (over, ())
+    kind, _, block = f"{name} {'x'.join(map(str, listed(extents)))}".strip().partition(" ")
+    known, block = _SPELLINGS.get(kind.lower()), block.replace("×", "x")
     if known is None:
         raise UnknownNameError("regions of an error metric:", str(name), _KINDS)
-    extents = [given] if isinstance(given, int) else list(given) or text.replace("×", "x").split("x") * bool(text)
-    if known != "block":
-        if extents:
-            raise MetricError(f"{known} have no shape, and {_joined(extents)} is given; blocks do: 'block 8x8'")
-        return known
-    if not extents:
-        raise MetricError("blocks need a shape, such as 'block 8x8' or ('block', (8, 8))")
-    if not all(re.fullmatch(r"[1-9][0-9]{0,17}", str(extent)) for extent in extents):
-        raise MetricError(f"block shape {_joined(extents)}: expected whole numbers from 1 on, such as 8x8")
-    return f"{known} {_joined(extents)}"
-
-
-def _joined(extents: Sequence[object]) -> str:
-    return "x".join(map(str, extents))
+    if re.fullmatch(r"[1-9]\d{0,17}(x[1-9]\d{0,17})*" if known == "block" else "", block) is None:
+        raise MetricError(f"regions {kind} {block}: expected rows, columns, or blocks of a shape, such as 'block 8x8'")
+    return f"{known} {block}".strip()
 
 
 def _checked_reduce(reduce: Reduce) -> Reduce:
-    expected = "expected max, or a quantile above 0 and below 1 such as 0.99"
-    if isinstance(reduce, str) and reduce.strip().lower() == "max":
-        return "max"
     try:
-        quantile = math.nan if isinstance(reduce, bool) else float(reduce)
+        quantile = 1.0 if str(reduce).strip().lower() == "max" else float(reduce)
     except (TypeError, ValueError):
-        hint = did_you_mean(str(reduce), ("max",))
-        raise MetricError(f"reduction {reduce!r} of regions{hint}: {expected}") from None
-    if not 0.0 < quantile <= 1.0:
-        raise MetricError(f"reduction {reduce!r} of regions: {expected}")
+        quantile = math.nan
+    if isinstance(reduce, bool) or not 0.0 < quantile <= 1.0:
+        raise MetricError(f"reduction {reduce!r} of regions: expected max, or a quantile between 0 and 1")
     return "max" if quantile == 1.0 else quantile
 
 
@@ -188,12 +162,8 @@ def boxes(
 ) -> Iterator[tuple[tuple[slice, ...], tuple[int, ...]]]:
     """Cut an array into boxes that are made of whole tiles of one shape, and yield each with that shape.
 
-    The tiles in the last boxes along an axis are shorter where they do not fit.
-
-    Args:
-        shape: of the array, every extent at least 1.
-        tile: of a region, as many axes, none longer.
-        most_elements: a box has no more, unless it is a single tile.
+    The tiles in the last boxes along an axis are shorter where they do not fit. A box has at most ``most_elements``,
+    unless it is a single tile.
     """
     axes = []
     for extent, length in zip(shape, tile, strict=True):

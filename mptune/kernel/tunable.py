@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import keyword
@@ -16,7 +17,7 @@ from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 
-from mptune.errors import KernelError, UnknownNameError
+from mptune.errors import KernelError, MptuneError, UnknownNameError
 from mptune.kernel.declarations import Argument, Role, Sizes, check_precision
 from mptune.kernel.regions import Over, Reduce, RegionalMetric, over_regions
 from mptune.kernel.work import Work
@@ -30,7 +31,7 @@ from mptune.space.parameters import (
     PolicyParameter,
     PrecisionParameter,
     baseline_values,
-    full_names,
+    full_name,
     is_identifier,
     listed,
 )
@@ -38,9 +39,6 @@ from mptune.space.search_space import SearchSpace
 
 #: Every configuration asks for the same few.
 parsed = functools.lru_cache(maxsize=1024)(Expression)
-
-#: So far past the end of an array the indices of a block may reach: more threads and elements of each than there are.
-_PAST_THE_END: Final = 1 << 16
 
 #: Names that Jinja or Python keeps for itself.
 _WORDS: Final = frozenset((*keyword.kwlist, "true", "false", "none", "self", "loop", "range", "namespace"))
@@ -80,9 +78,12 @@ class Tunable(ABC):
 
     def __post_init__(self, over: Over | None, reduce: Reduce) -> None:
         metric = over_regions(self.metric, over, reduce)
+        for name, preset in self.sizes.items():
+            if not isinstance(preset, Mapping):
+                raise KernelError(f"{self.called}: size preset {name!r} is {reprlib.repr(preset)}, not sizes by name")
         self._freeze(
             **{name: listed(getattr(self, name)) for name in ("parameters", "arguments", "signature")},
-            sizes=NamedValues({name: Sizes(preset) for name, preset in self._presets().items()}),
+            sizes=NamedValues({name: Sizes(preset) for name, preset in self.sizes.items()}),
             metric=NamedValues(metric) if isinstance(metric, Mapping) else metric,
         )
         for what, kind in (("parameters", Parameter), ("arguments", Argument)):
@@ -92,23 +93,32 @@ class Tunable(ABC):
         self._freeze(_by_name=NamedValues({p.name: p for p in self.parameters}))
         self._check()
 
-    def _presets(self) -> Mapping[str, Mapping[str, int]]:
-        for name, preset in self.sizes.items():
-            if not isinstance(preset, Mapping):
-                raise KernelError(
-                    f"{self.called}: sizes has {name}: {reprlib.repr(preset)}, expected presets of sizes by name, such "
-                    f'as {{"default": {{"n": 1000}}}}'
-                )
-        return self.sizes
-
     def _check(self) -> None:
-        self._check_names()
+        if not is_identifier(self.name):
+            raise KernelError(f"{self.what} name {self.name!r} is not an identifier")
+        things = "buffers or scalars" if self.what == "application" else "arguments"
+        for what, named in (("parameters", self.parameters), (things, self.arguments)):
+            if twice := [name for name, count in Counter(each.name for each in named).items() if count > 1]:
+                raise KernelError(f"{self.called}: two {what} are called {twice[0]!r}")
+        for name in (*self._by_name, *self.sizes.get("default", ())):
+            if name in _WORDS:
+                raise KernelError(
+                    f"{self.called}: {name!r} means something else in a template or an expression; call it {name}_, say"
+                )
+        for name in self.signature:
+            if name not in self._by_name:
+                raise UnknownNameError(f"signature parameter of {self.called}:", name, self._by_name)
         if self.reference is not None and not callable(self.reference):
             raise KernelError(f"{self.called}: its reference is a function, not {reprlib.repr(self.reference)}")
         if self.sizes:
             self._check_sizes()
         if isinstance(self.metric, Mapping):
-            self._check_metrics(self.metric)
+            outputs = [output.name for output in self.outputs]
+            for name in self.metric:
+                if name not in outputs:
+                    raise UnknownNameError(f"output with an error metric of {self.called}:", name, outputs)
+            if missing := [name for name in outputs if name not in self.metric]:
+                raise KernelError(f"{self.called}: output {missing[0]!r} has no error metric; the others have one")
         self._check_call(self.inputs, "inputs(rng, size) -> {name: array}")
         precisions = [p.name for p in self.parameters if isinstance(p, PrecisionParameter)]
         for argument in self.arguments:
@@ -122,8 +132,6 @@ class Tunable(ABC):
     @abstractmethod
     def changed(self, **changes: Any) -> Self:
         """Return it with some of what it was made from replaced."""
-
-    # -- names ---------------------------------------------------------------------------------
 
     @property
     def forms(self) -> Mapping[str, Sequence[int]]:
@@ -172,8 +180,6 @@ class Tunable(ABC):
         types = [precision("fp64"), *(precision(str(name)) for name in chosen), *(p for p in found if p is not None)]
         return max(p.unit_roundoff for p in types)
 
-    # -- sizes ---------------------------------------------------------------------------------
-
     def resolve_sizes(self, preset: str = "default", overrides: Mapping[str, int] | None = None) -> Sizes:
         """Return the sizes of a preset with some of them replaced.
 
@@ -192,22 +198,15 @@ class Tunable(ABC):
                 raise UnknownNameError(f"size of {self.called}:", name, values, hint)
             values[name] = self.whole_size(name, value)
         for name, value in values.items():
-            if name in self.forms:
-                if value not in (known := self.forms[name]):
-                    expected = " or ".join(map(str, known))
-                    raise KernelError(
-                        f"size {name}={value} of {self.called}: it says which form, so expected {expected}"
-                    )
-            elif value < 1:
+            if name in self.forms and value not in self.forms[name]:
+                expected = " or ".join(map(str, self.forms[name]))
+                raise KernelError(f"size {name}={value} of {self.called}: it says which form, so expected {expected}")
+            if value < 1 and name not in self.forms:
                 raise KernelError(f"size {name}={value} of {self.called} is below 1")
         return Sizes(values)
 
     def whole_size(self, name: str, value: Any) -> int:
-        """Return the value of a size.
-
-        Raises:
-            KernelError: it is no whole number.
-        """
+        """Return the value of a size; raise KernelError if it is no whole number."""
         try:
             plain = value.item() if isinstance(value, np.ndarray | np.generic) else value
             if not isinstance(plain, bool):
@@ -219,17 +218,15 @@ class Tunable(ABC):
     def largest_size(self, name: str) -> int:
         """Return the largest value of a size that the argument of its name can hold.
 
-        Of 32 bits it leaves room for indices in the last block, which reach past the end before they are compared.
+        Of 32 bits it leaves 2**16 for indices in the last block, which reach past the end before they are compared.
         """
         types = [a.dtype for a in self.arguments if a.name == name and a.role is Role.SCALAR and a.dtype is not None]
         most = min(int(np.iinfo(each).max) for each in ["int64", *types])
-        return most - _PAST_THE_END if most.bit_length() in (31, 32) else most
+        return most - 2**16 if most.bit_length() in (31, 32) else most
 
     def shape_of(self, argument: Argument, sizes: Sizes) -> tuple[int, ...]:
         """Return the shape of a buffer at these sizes."""
         return tuple(int(parsed(axis).evaluate(sizes)) for axis in argument.shape)
-
-    # -- configurations ------------------------------------------------------------------------
 
     def work(self, configuration: Configuration, sizes: Sizes) -> Work:  # noqa: ARG002
         """Return the operations of a configuration and the least bytes it has to move; 0 bytes if that is not known."""
@@ -266,8 +263,7 @@ class Tunable(ABC):
         """Return the full configuration with these values, the first value of each parameter elsewhere.
 
         Raises:
-            UnknownNameError: no such parameter, or not one of its values.
-            MptuneError: a name without its kernel's is in several kernels, or a parameter is given twice.
+            MptuneError: no such parameter, not one of its values, or as of :meth:`full_names`.
         """
         values = self.full_names(values)
         return Configuration(
@@ -275,25 +271,25 @@ class Tunable(ABC):
         )
 
     def full_names(self, given: Mapping[str, Given]) -> dict[str, Given]:
-        """Return what was given by names of parameters by their full names, as for an application's kernels.
+        """Return what was given by names of parameters by their full names, each of which has to be given once.
 
         Raises:
-            UnknownNameError: no such parameter; says so where it is a size.
-            MptuneError: a name without its kernel's is in several kernels, or a parameter is given twice.
+            MptuneError: no such parameter, one that several kernels have, or one that is given twice.
         """
         try:
-            return full_names(given, self._by_name, self.called)
+            found = [full_name(name, self._by_name, self.called) for name in given]
         except UnknownNameError as error:
-            if error.name not in self.sizes.get("default", ()):
-                raise
-            hint = f"{error.name} is a size (--size)"
+            hint = f"{error.name} is a size (--size)" if error.name in self.sizes.get("default", ()) else error.hint
             raise UnknownNameError(error.kind, error.name, error.known, hint, error.aliases) from None
+        if len({*found}) < len(found):
+            (twice, _), *_ = Counter(found).most_common(1)
+            raise MptuneError(f"parameter {twice!r} of {self.called} is given twice, once without its kernel's name")
+        return dict(zip(found, given.values(), strict=True))
 
     def own(self, configuration: Mapping[str, Any]) -> Configuration:
         """Return a configuration made of the kernel's own values, which are the only ones that are ever rendered.
 
-        Values may come from a file, and a file from anyone; of equal ones (1 and 1.0) the declared one is taken, but a
-        truth value is no number.
+        Of equal values (1 and 1.0) the declared one is taken, but a truth value is no number.
 
         Raises:
             KernelError: a parameter has no value, or one that is not among those declared.
@@ -309,25 +305,6 @@ class Tunable(ABC):
             own[name] = known[known.index(value)]
         return Configuration(own)
 
-    # -- validation ----------------------------------------------------------------------------
-
-    def _check_names(self) -> None:
-        if not is_identifier(self.name):
-            raise KernelError(f"{self.what} name {self.name!r} is not an identifier")
-        if len(self._by_name) != len(self.parameters):
-            raise KernelError(f"{self.called}: two parameters have the same name")
-        for name in (*self._by_name, *self.sizes.get("default", ())):
-            if name in _WORDS:
-                raise KernelError(
-                    f"{self.called}: {name!r} means something else in a template or an expression; call it {name}_, say"
-                )
-        if twice := [name for name, count in Counter(a.name for a in self.arguments).items() if count > 1]:
-            things = "buffers or scalars" if self.what == "application" else "arguments"
-            raise KernelError(f"{self.called}: two {things} are called {twice[0]!r}")
-        for name in self.signature:
-            if name not in self._by_name:
-                raise UnknownNameError(f"signature parameter of {self.called}:", name, self._by_name)
-
     def _check_sizes(self) -> None:
         if "default" not in self.sizes:
             raise KernelError(f"{self.called}: sizes need a preset named 'default'")
@@ -340,27 +317,16 @@ class Tunable(ABC):
         if clash:
             raise KernelError(f"{self.called}: {', '.join(sorted(clash))} is both a size and a parameter")
 
-    def _check_metrics(self, metrics: Mapping[str, Any]) -> None:
-        outputs = [output.name for output in self.outputs]
-        for name in metrics:
-            if name not in outputs:
-                raise UnknownNameError(f"output with an error metric of {self.called}:", name, outputs)
-        for name in outputs:
-            if name not in metrics:
-                raise KernelError(f"{self.called}: output {name!r} has no error metric; the others have one")
-
     def _check_call(self, function: Any, call: str) -> None:
         """Raise KernelError unless a function can be called with two arguments, as ``steps(run, size)``."""
         name = call.partition("(")[0]
         if not callable(function):
             raise KernelError(f"{self.called}: {name}= is a function {call}, not {reprlib.repr(function)}")
-        code = getattr(function, "__code__", None)
-        where = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
-        try:
-            inspect.signature(function).bind(None, None)
-        except ValueError:
-            return  # a callable that does not tell what it takes
-        except TypeError as error:
-            raise KernelError(
-                f"{self.called}: {name} is called as {call.partition(' ->')[0]}{where}, but: {error}"
-            ) from error
+        with contextlib.suppress(ValueError):  # a callable that does not tell what it takes
+            try:
+                inspect.signature(function).bind(None, None)
+            except TypeError as error:
+                code = getattr(function, "__code__", None)
+                where = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
+                call = call.partition(" ->")[0]
+                raise KernelError(f"{self.called}: {name} is called as {call}{where}, but: {error}") from error

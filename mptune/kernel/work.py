@@ -51,13 +51,7 @@ class Work:
 def check_flops(
     flops: Flops, kernel: str, sizes: Sequence[str], parameters: Sequence[str], precisions: Sequence[str]
 ) -> None:
-    """Check a declaration of operations, given the names of sizes, of all parameters, and of those for precisions.
-
-    Raises:
-        KernelError: a count is no number, expression or function, or there is none.
-        ExpressionError: an expression does not parse.
-        UnknownNameError: a name is neither a size nor a parameter, or a key no precision.
-    """
+    """Check a declaration of operations, given the names of sizes, of all parameters, and of those for precisions."""
     by_types = flops if isinstance(flops, Mapping) else None
     if by_types is not None and (not by_types or () in by_types):
         raise KernelError(f"kernel {kernel}: flops by precision names no precision; give one count instead")
@@ -73,12 +67,7 @@ def check_flops(
 def count_flops(
     flops: Flops, kernel: str, configuration: Configuration, sizes: Sizes
 ) -> tuple[float, dict[str, float]]:
-    """Return the operations of a configuration, all of them and by the name of their precision.
-
-    Raises:
-        KernelError: a count is negative or no number, or a function fails.
-        ExpressionError: an expression has no value here.
-    """
+    """Return the operations of a configuration, all of them and by the name of their precision."""
     if not isinstance(flops, Mapping):
         return _count(flops, kernel, configuration, sizes), {}
     by_precision: dict[str, float] = {}

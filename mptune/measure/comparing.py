@@ -12,7 +12,7 @@ import numpy as np
 
 from mptune.accuracy.evaluate import Metrics, evaluate_outputs, judging
 from mptune.accuracy.metrics import rehearse
-from mptune.accuracy.pairs import DeviceArray, Pairs, bits_type, can_decode, count_unwritten
+from mptune.accuracy.pairs import Elements, Pairs, bits_type, can_decode, count_unwritten
 from mptune.backends.base import Backend, Buffer
 from mptune.data import DataManager
 from mptune.kernel import Role, Tunable
@@ -111,6 +111,6 @@ class Comparison:
         output = buffers.stored(name) if seen is None else seen.view(stored).reshape(values.shape)
         return Pairs.of(output, values, self._known.setdefault(buffers.data, {}).setdefault(name, {}))
 
-    def _view(self, buffer: Buffer, stored: np.dtype[Any], shape: tuple[int, ...]) -> DeviceArray:
+    def _view(self, buffer: Buffer, stored: np.dtype[Any], shape: tuple[int, ...]) -> Elements:
         bits = self._backend.device.array(buffer, bits_type(stored))
-        return DeviceArray(self._memory.namespace, bits, stored, shape)
+        return Elements(self._memory.namespace, bits, stored, shape)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Binary, Buffer, CompileOptions, Function
-from mptune.data.conversion import in_type, round_to
+from mptune.data.conversion import round_to
 from mptune.errors import CompileError, ConstraintError, KernelError, MptuneError, UnknownNameError, raised_at
 from mptune.kernel import Application, Argument, In, Kernel, LaunchShape, Out, Role, Scalar, Sizes, Tunable
 from mptune.kernel.application import typed
@@ -563,4 +563,4 @@ def _stored(values: Any, held: Precision | None, argument: Argument) -> NDArray[
     """Return a contiguous array in the type of an argument."""
     if held is None:
         return np.ascontiguousarray(values, dtype=argument.dtype)
-    return in_type(np.ascontiguousarray(values, dtype=np.float64), held)
+    return round_to(np.ascontiguousarray(values, dtype=np.float64), held)

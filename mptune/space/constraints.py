@@ -13,16 +13,7 @@ from numpy.typing import NDArray
 
 from mptune.errors import ConstraintError, ExpressionError, UnknownNameError
 from mptune.precision import precision
-from mptune.space.expressions import (
-    Expression,
-    Known,
-    conjuncts,
-    fold,
-    known,
-    map_children,
-    rewrite_names,
-    unknown_name,
-)
+from mptune.space.expressions import Expression, Known, fold, known, map_children, rewrite_names, unknown_name
 
 
 class Constraint(Expression):
@@ -34,24 +25,14 @@ class Constraint(Expression):
     __slots__ = ()
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Return whether the configuration with these values satisfies it.
-
-        Raises:
-            ConstraintError: it cannot be evaluated there; names it and the values.
-        """
+        """Return whether the configuration with these values satisfies it; raise ConstraintError if it fails there."""
         try:
             return bool(self.evaluate(values))
         except ExpressionError as error:
             raise ConstraintError(f"constraint: {error}") from error
 
     def mask(self, columns: Mapping[str, NDArray[Any]], n: int) -> NDArray[np.bool_]:
-        """Return whether each of ``n`` rows satisfies it, (n,).
-
-        ``columns`` holds the values of at least the parameters it depends on, each (n,).
-
-        Raises:
-            ConstraintError: it cannot be evaluated in some row; names it and the values.
-        """
+        """Return whether each of ``n`` rows, whose columns are (n,) each, satisfies it; raise as :meth:`holds`."""
         try:
             return self.evaluate_columns(columns, n).astype(object).astype(np.bool_)
         except ExpressionError as error:
@@ -75,7 +56,7 @@ class Constraint(Expression):
 
         A part that can fail keeps the parts before it, which may protect it (``a != 0 and b % a == 0``).
         """
-        parts = conjuncts(self.tree)
+        parts = _conjuncts(self.tree)
         pieces: list[Constraint] = []
         for position, part in enumerate(parts):
             safe = position == 0 or known(part, facts).is_total
@@ -87,15 +68,18 @@ class Constraint(Expression):
         return known(self.tree, facts).is_total
 
 
+def _conjuncts(tree: ast.expr) -> list[ast.expr]:
+    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And):
+        return [part for operand in tree.values for part in _conjuncts(operand)]
+    return [tree]
+
+
 def compile_constraint(
     constraint: str | Callable[..., Any] | Constraint, names: Iterable[str], constants: Mapping[str, Any] | None = None
 ) -> Constraint:
     """Compile a constraint over parameters ``names`` and constants.
 
     A callable takes the parameters and constants it needs by keyword name.
-
-    Raises:
-        ConstraintError: it does not parse, or uses a name that is neither a parameter nor a constant.
     """
     if isinstance(constraint, Constraint):
         return constraint
@@ -152,11 +136,7 @@ def _arguments(text: str, signature: Mapping[str, inspect.Parameter], usable: tu
 
 
 def with_canonical_precisions(constraint: Constraint, parameters: frozenset[str]) -> Constraint:
-    """Return the constraint with aliases of precisions replaced in comparisons with precision parameters.
-
-    Raises:
-        ConstraintError: a precision parameter is compared with text that names no precision, or by order.
-    """
+    """Return the constraint with aliases of precisions replaced in comparisons with precision parameters."""
     if constraint.names.isdisjoint(parameters):
         return constraint
     return constraint.with_tree(_canonical(constraint.tree, parameters, constraint.text))

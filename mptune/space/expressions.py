@@ -11,6 +11,7 @@ import copy
 import functools
 import itertools
 import math
+import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeVar
@@ -18,11 +19,13 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.errors import ExpressionError, MptuneError, UnknownNameError, did_you_mean
-from mptune.precision import precision
+from mptune.errors import ExpressionError, MptuneError, did_you_mean
+from mptune.precision import is_precision, precision
 
 _MAX_LENGTH: Final = 100_000  # characters of a text
 _MAX_BITS: Final = 4096  # bits of a power's or shift's result
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = 200
 
 _Functions = Mapping[str, Callable[..., Any]]
 _Node = TypeVar("_Node", bound=ast.AST)
@@ -78,12 +81,7 @@ class Expression:
         return self._function
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
-        """Return the expression's value.
-
-        Raises:
-            ExpressionError: a name is missing, or the operation fails (division by zero, wrong type, overflow);
-                the message holds the values it fails at.
-        """
+        """Return the expression's value; raise ExpressionError, with the values at which it fails."""
         try:
             return self._compiled()(*[values[name] for name in self._ordered])
         except _FAILURES as error:
@@ -92,12 +90,9 @@ class Expression:
             raise ExpressionError(f"expression {self.text!r} fails{f' at {at}' if at else ''}: {error}") from error
 
     def evaluate_columns(self, columns: Mapping[str, NDArray[Any]], n: int) -> NDArray[Any]:
-        """Return the expression's value for each of ``n`` rows, (n,).
+        """Return the expression's value for each of ``n`` rows, (n,), from columns by name, (n,) each.
 
-        ``columns`` holds the values by name, each (n,).
-
-        Raises:
-            ExpressionError: a name is missing, or the operation fails in some row; holds that row's values.
+        Raise ExpressionError, with the values of the row in which it fails.
         """
         self._check_given(columns)
         given = [columns[name] for name in self._ordered]
@@ -127,23 +122,9 @@ def unknown_name(name: str, text: str, valid: Iterable[str]) -> str:
 # -- reading --------------------------------------------------------------------------------------------
 
 _ALLOWED: Final = (
-    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.List, ast.Tuple, ast.Set, ast.ListComp, ast.SetComp,
-    ast.GeneratorExp, ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
+    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Compare, ast.Name, ast.Subscript, ast.List, ast.Tuple, ast.Set,
+    ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
 )  # fmt: skip
-_FORBIDDEN: Final[Mapping[type[ast.AST], str]] = {
-    ast.Lambda: "lambda",
-    ast.JoinedStr: "a formatted string",
-    ast.NamedExpr: "an assignment",
-    ast.Dict: "a dictionary",
-    ast.DictComp: "a dictionary",
-    ast.Slice: "a slice",
-    ast.Starred: "unpacking with *",
-    ast.MatMult: "the operator @",
-    ast.Is: "the operator 'is'",
-    ast.IsNot: "the operator 'is not'",
-    ast.keyword: "a keyword argument",
-    ast.Constant: "this kind of constant",
-}
 
 
 def _parse(text: str) -> ast.expr:
@@ -162,35 +143,25 @@ def _parse(text: str) -> ast.expr:
         tree = _with_dotted_names(tree)
         compile(ast.Expression(tree), "", "eval")
     except SyntaxError as error:
-        raise ExpressionError(_syntax_message(source, error)) from None
-    except UnicodeError:
-        raise ExpressionError(f"cannot parse {_short(source, 200)!r}: it has characters that are no text") from None
+        start = max((error.offset or 1) - 1, 0)
+        offending = source[start : max((error.end_offset or 0) - 1, start + 1)].strip()
+        where = f"at {offending!r}" if offending else "at the end"
+        reason = f"{error.msg} {where} (column {start + 1})"
+        raise ExpressionError(f"cannot parse {_SHOWN.repr(source)}: {reason}") from None
     except (ValueError, MemoryError, RecursionError):
-        raise ExpressionError(f"cannot parse {_short(source, 200)!r}: it is nested too deeply") from None
+        raise ExpressionError(f"cannot parse {_SHOWN.repr(source)}: it is nested too deeply, or no text") from None
     return tree
-
-
-def _syntax_message(source: str, error: SyntaxError) -> str:
-    start = max((error.offset or 1) - 1, 0)
-    end = (error.end_offset or 0) - 1
-    offending = source[start : max(end, start + 1)].strip()
-    where = f"at {offending!r}" if offending else "at the end"
-    return f"cannot parse {_short(source, 200)!r}: {error.msg} {where} (column {start + 1})"
-
-
-def _short(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 3] + "..."
 
 
 def _check(tree: ast.expr, text: str) -> None:
     def refuse(what: str, node: ast.AST) -> ExpressionError:
         token = ast.get_source_segment(text, node) or ast.unparse(node)
-        return ExpressionError(f"{what} is not allowed in an expression: {_short(token, 60)!r} in {text!r}")
+        return ExpressionError(f"{what} is not allowed in an expression: {_SHOWN.repr(token)} in {text!r}")
 
     for parent in ast.walk(ast.Expression(tree)):
         for node in ast.iter_child_nodes(parent):
             match node:
-                case ast.Constant(value=int() | float() | str()) | ast.Name() | ast.Compare() | ast.Subscript():
+                case ast.Constant(value=int() | float() | str()):
                     pass
                 case ast.Attribute(attr=attribute):
                     if not isinstance(node.value, ast.Name | ast.Attribute):
@@ -204,9 +175,9 @@ def _check(tree: ast.expr, text: str) -> None:
                 case ast.comprehension(target=target, is_async=is_async):
                     if is_async or not isinstance(target, ast.Name):
                         raise refuse("a loop over more than one name", target)
-                case _ if not isinstance(node, _ALLOWED) or isinstance(node, tuple(_FORBIDDEN)):
+                case _ if not isinstance(node, _ALLOWED) or isinstance(node, ast.MatMult | ast.Is | ast.IsNot):
                     token = node if isinstance(node, ast.expr) and not isinstance(node, ast.Slice) else parent
-                    raise refuse(_FORBIDDEN.get(type(node), type(node).__name__), token)
+                    raise refuse(type(node).__name__, token)
 
 
 def _with_dotted_names(node: ast.expr) -> ast.expr:
@@ -275,13 +246,6 @@ def rewrite_names(
     return ast.copy_location(type(tree)(rewrite_names(tree.elt, replace, bound), loops), tree)
 
 
-def conjuncts(tree: ast.expr) -> list[ast.expr]:
-    """Return the parts of a top-level ``and``, the tree itself if there is none."""
-    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And):
-        return [part for operand in tree.values for part in conjuncts(operand)]
-    return [tree]
-
-
 def fold(tree: ast.expr, values: Mapping[str, Any]) -> ast.expr:
     """Return a tree with constants put in for names and constant parts evaluated.
 
@@ -330,8 +294,7 @@ def _compiled(tree: ast.expr, names: Iterable[str], functions: _Functions) -> Ca
     called = {f"{name}()": function for name, function in functions.items()}
     arguments = ast.arguments([], list(map(ast.arg, names)), None, [], [], None, [])
     function = ast.fix_missing_locations(ast.Expression(ast.Lambda(arguments, _runnable(tree))))
-    compiled: Callable[..., Any] = eval(compile(function, "<expression>", "eval"), {**_GLOBALS, **called})
-    return compiled
+    return eval(compile(function, "<expression>", "eval"), {**_GLOBALS, **called})  # type: ignore[no-any-return]
 
 
 def _runnable(node: ast.expr) -> ast.expr:
@@ -449,7 +412,6 @@ class Known(NamedTuple):
     is_total: bool = True  #: evaluating it cannot fail
 
 
-UNKNOWN: Final = Known()
 _TRUTH: Final = Known(is_number=True, is_integer=True)
 
 
@@ -461,16 +423,8 @@ def known_of(values: Iterable[object]) -> Known:
         is_number,
         all(isinstance(value, int) for value in held),
         is_number and all(value != 0 for value in held),
-        all(isinstance(value, str) and _is_precision(value) for value in held),
+        all(isinstance(value, str) and is_precision(value) for value in held),
     )
-
-
-def _is_precision(text: str) -> bool:
-    try:
-        precision(text)
-    except UnknownNameError:
-        return False
-    return True
 
 
 def known(node: ast.AST, names: Mapping[str, Known]) -> Known:
@@ -485,7 +439,7 @@ def known(node: ast.AST, names: Mapping[str, Known]) -> Known:
         case ast.Constant(value=value):
             return known_of([value])
         case ast.Name(id=name):
-            return names.get(name, UNKNOWN)
+            return names.get(name, Known())
         case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() as op):
             is_nonzero = isinstance(op, ast.Mult) and integers and all(part.is_nonzero for part in parts)
             return Known(numbers, integers, is_nonzero, is_total=total and numbers)

@@ -9,6 +9,7 @@ import numbers
 import re
 import reprlib
 from abc import ABC
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self, TypeVar
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import ExpressionError, MptuneError, UnknownNameError, did_you_mean
-from mptune.precision import COMPOUND, EVERY_PRECISION, POLICIES, PRECISIONS, Precision, precision
+from mptune.precision import COMPOUND, EVERY_PRECISION, POLICIES, PRECISIONS, Precision, is_precision, precision
 from mptune.space.configuration import Value
 from mptune.space.expressions import FUNCTIONS, Expression
 
@@ -63,7 +64,7 @@ class Parameter(ABC):
             raise MptuneError(f"parameter {self.name} has no values")
         if len(values) > _MAX_VALUES:
             raise MptuneError(f"parameter {self.name} has {len(values)} values; at most {_MAX_VALUES} are supported")
-        _check_distinct(self.name, values)
+        _require_distinct(self.name, values)
         if self.log_scale and not (self.is_numeric and all(float(v) > 0 for v in values)):  # type: ignore[arg-type]
             raise MptuneError(f"parameter {self.name}: a log scale needs positive numbers")
 
@@ -88,11 +89,7 @@ class Parameter(ABC):
         return self.values
 
     def parse(self, raw: Any) -> Value:
-        """Return the value that ``raw`` (a value, text, or an alias of a value) stands for.
-
-        Raises:
-            UnknownNameError: it is none of the values; lists them.
-        """
+        """Return the value that ``raw``, a value, text or alias, stands for; raise UnknownNameError if it is none."""
         try:
             value = self._read(raw)
         except (MptuneError, ValueError, TypeError, OverflowError):
@@ -123,12 +120,7 @@ class Parameter(ABC):
         return np.array([c for c in (code - 1, code + 1) if 0 <= c < len(self.values)], dtype=np.int64)
 
     def restricted(self, values: Sequence[Any]) -> Parameter:
-        """Return the same parameter with only some of its values, in its own order.
-
-        Raises:
-            UnknownNameError: a value it does not have.
-            MptuneError: no values are left.
-        """
+        """Return the same parameter with only some of its values, in its own order."""
         wanted = {self.parse(value) for value in listed(values)}
         kept = tuple(value for value in self.every_value if value in wanted)
         if not kept:
@@ -157,12 +149,10 @@ class Parameter(ABC):
         return self._canonical(raw)
 
 
-def _check_distinct(name: str, values: Iterable[Value]) -> None:
-    seen: set[Value] = set()
-    for value in values:
-        if value in seen:
-            raise MptuneError(f"parameter {name} has the value {value!r} twice")
-        seen.add(value)
+def _require_distinct(name: str, values: Sequence[Value]) -> None:
+    if len(set(values)) < len(values):
+        (twice, _), *_ = Counter(values).most_common(1)
+        raise MptuneError(f"parameter {name} has the value {twice!r} twice")
 
 
 def _plain(name: str, value: Any) -> Value:
@@ -172,13 +162,11 @@ def _plain(name: str, value: Any) -> Value:
         return value
     if isinstance(value, numbers.Integral):
         return int(value)
-    if isinstance(value, numbers.Real):
-        if not math.isfinite(value):
-            raise MptuneError(f"parameter {name}: the value {value!r} is not finite")
+    if isinstance(value, numbers.Real) and math.isfinite(value):
         return float(value)
     if isinstance(value, list | tuple) and all(isinstance(entry, int) for entry in value):
         return tuple(int(entry) for entry in value)
-    raise MptuneError(f"parameter {name}: {value!r} is not a number, text, truth value or permutation")
+    raise MptuneError(f"parameter {name}: {value!r} is not a finite number, text, truth value or permutation")
 
 
 def listed(values: Any) -> tuple[Any, ...]:
@@ -205,12 +193,8 @@ def _is_exponential(values: Sequence[float]) -> bool:
     if len(values) < 3 or min(values) <= 0:
         return False
     ordered = np.sort(np.asarray(values, dtype=np.float64))
-
-    def unevenness(points: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-        gaps = np.diff(points)
-        return float(gaps.std() / gaps.mean())
-
-    return unevenness(np.log2(ordered)) < unevenness(ordered) - 1e-9
+    plain, logarithmic = (float(gaps.std() / gaps.mean()) for gaps in map(np.diff, (ordered, np.log2(ordered))))
+    return logarithmic < plain - 1e-9
 
 
 class OrdinalParameter(Parameter):
@@ -238,10 +222,8 @@ class IntegerParameter(Parameter):
 
     def __init__(self, name: str, low: int, high: int, step: int = 1, log: bool = False) -> None:
         _require_numbers(name, numbers.Integral, low=low, high=high, step=step)
-        if step < 1 or high < low:
-            raise MptuneError(f"parameter {name}: needs low <= high and step >= 1, not {low}, {high}, {step}")
-        if (high - low) // step >= _MAX_VALUES:
-            raise MptuneError(f"parameter {name} has more than {_MAX_VALUES} values")
+        if not (step >= 1 and 0 <= (high - low) // step < _MAX_VALUES):
+            raise MptuneError(f"parameter {name}: {low}, {high}, {step} is no range of 1 to {_MAX_VALUES} integers")
         Parameter.__init__(self, name, tuple(range(low, high + 1, step)), log)
 
 
@@ -346,13 +328,11 @@ class PrecisionParameter(Parameter):
     def __init__(self, name: str, values: Iterable[Any], *, on_request: Iterable[Any] = ()) -> None:
         Parameter.__init__(self, name, listed(values))
         asked = tuple(self._canonical(value) for value in listed(on_request))
-        _check_distinct(name, (*self.values, *asked))
-        compound = [value for value in self.values if value in COMPOUND]
-        if compound:
-            on_request = ", ".join(repr(each) for each in (*self.values, *asked) if each in COMPOUND)
+        _require_distinct(name, (*self.values, *asked))
+        if compound := [value for value in self.values if value in COMPOUND]:
+            known = [str(value) for value in (*self.values, *asked) if value in COMPOUND]
             raise MptuneError(
-                f"parameter {name}: {compound[0]} is compound, which no search tries unless it is asked for: declare "
-                f"it by on_request=[{on_request}]"
+                f"parameter {name}: {compound[0]} is compound, searched on request: declare it by on_request={known}"
             )
         object.__setattr__(self, "on_request", asked)
 
@@ -398,12 +378,50 @@ class PolicyParameter(Parameter):
         return str(value)
 
 
-def parse_values(text: str) -> list[Value]:
-    """Return the values of a T1 "Values" text such as ``"[1, 2] + list(range(32, 65, 32))"``.
+def parameter_of(name: str, values: Iterable[Value], kind: str = "") -> Parameter:
+    """Return the parameter with these values, of the kind that a file names or the values show.
+
+    Numbers become an ordinal parameter in ascending order. Text becomes a precision parameter when every
+    value is a spelling of another precision, a policy parameter when every value is a policy, and a
+    categorical one otherwise. In an application, ``KERNEL.PARAMETER`` is a name, too.
 
     Raises:
-        ExpressionError: the text is not an expression without names that gives a sequence of values.
+        UnknownNameError: the kind is "precision" and a value is no precision.
     """
+    kernel, _, own = name.rpartition(".")
+    if is_identifier(kernel):
+        return parameter_of(own, values, kind).renamed(name)
+    unique = tuple(dict.fromkeys(values))
+    if kind == PrecisionParameter.kind:
+        for value in unique:
+            precision(str(value))
+    if kind == CategoricalParameter.kind:
+        return CategoricalParameter(name, unique)
+    if all(isinstance(v, bool) for v in unique):
+        return BooleanParameter(name) if len(unique) == 2 else CategoricalParameter(name, unique)
+    if all(isinstance(v, int | float) for v in unique):
+        return OrdinalParameter(name, tuple(sorted(unique)))
+    if _are_permutations(unique):
+        return PermutationParameter(name, len(unique[0]))  # type: ignore[arg-type]
+    texts = [v for v in unique if isinstance(v, str)]
+    if len(texts) == len(unique):
+        if all(map(is_precision, texts)) and len({precision(text) for text in texts}) == len(texts):
+            return PrecisionParameter.searched(name, texts)
+        if len(texts) > 1 and all(text in POLICIES for text in texts):
+            return PolicyParameter(name, tuple(p for p in POLICIES if p in texts))
+    return CategoricalParameter(name, unique)
+
+
+def _are_permutations(values: Sequence[Value]) -> bool:
+    first = values[0]
+    if not isinstance(first, tuple) or not 1 <= len(first) <= _MAX_PERMUTED:
+        return False
+    entries = list(range(len(first)))
+    return all(isinstance(v, tuple) and sorted(v) == entries for v in values)
+
+
+def parse_values(text: str) -> list[Value]:
+    """Return the values of a T1 "Values" text such as ``"[1, 2] + list(range(32, 65, 32))"``."""
     expression = Expression(text)
     if expression.names:
         name = min(expression.names)
@@ -420,12 +438,7 @@ def parse_values(text: str) -> list[Value]:
 
 
 def full_name(name: str, known: Collection[str], owner: str) -> str:
-    """Return the full name of a parameter of ``owner``, given as ``h_type`` or ``drift.h_type``.
-
-    Raises:
-        UnknownNameError: there is none.
-        MptuneError: several kernels have it.
-    """
+    """Return the full name of a parameter of ``owner``, given as ``h_type`` or ``drift.h_type``."""
     if name in known:
         return name
     short = [each.rpartition(".")[2] for each in known]
@@ -437,21 +450,6 @@ def full_name(name: str, known: Collection[str], owner: str) -> str:
         alone = [own for own in short if short.count(own) == 1]
         raise UnknownNameError(f"parameter of {owner}:", name, known, aliases=alone)
     return of_kernels[0]
-
-
-def full_names(given: Mapping[str, Given], known: Collection[str], owner: str) -> dict[str, Given]:
-    """Return what was given by names of parameters by their full names, each of which has to be given once.
-
-    Raises:
-        MptuneError: one is not known, is in several kernels, or was given by both of its names.
-    """
-    found: dict[str, Given] = {}
-    for name, each in given.items():
-        full = full_name(name, known, owner)
-        if full in found:
-            raise MptuneError(f"parameter {full!r} of {owner} is given twice, once without its kernel's name")
-        found[full] = each
-    return found
 
 
 def baseline_values(parameters: Iterable[Parameter]) -> dict[str, tuple[Value, ...]]:
@@ -489,8 +487,8 @@ def uniform_types(parameters: Iterable[Parameter]) -> dict[str, dict[str, Value]
 
 def beyond_baseline(values: Mapping[str, Value], baseline: Mapping[str, Sequence[Value]]) -> bool:
     """Whether some of these values, by parameter, is a type more accurate than the baseline's: a compound one."""
-    types = {name: fixed[0] for name, fixed in baseline.items() if {fixed[0], values.get(name)} <= {*EVERY_PRECISION}}
-    return any(_rank(values[name]) > _rank(fixed) for name, fixed in types.items())
+    known = {name: fixed[0] for name, fixed in baseline.items() if {fixed[0], values.get(name)} <= {*EVERY_PRECISION}}
+    return any(_rank(values[name]) > _rank(fixed) for name, fixed in known.items())
 
 
 def _widest(offered: Iterable[Precision]) -> Precision:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from mptune.space.search_space import SearchSpace
 
 Indices = NDArray[np.int64]
-_DESIGNS: Final = 10
 #: How many configurations the greedy choice is among.
 _POOL: Final = 4096
 #: Spaces up to this size are listed, larger ones sampled this often.
@@ -31,12 +30,7 @@ def uniform(n: int, size: int, rng: np.random.Generator, exclude: Set[int] | Non
     """Return ``n`` distinct indices below ``size``, every subset equally likely, (n,).
 
     Fewer come back when fewer are left beside those in ``exclude``.
-
-    Raises:
-        ValueError: n is negative.
     """
-    if n < 0:
-        raise ValueError(f"a sample needs n >= 0, got {n}")
     banned = np.fromiter(exclude, np.int64, len(exclude)) if exclude else np.empty(0, dtype=np.int64)
     banned = np.unique(banned[(banned >= 0) & (banned < size)])
     left = size - len(banned)
@@ -50,37 +44,6 @@ def stratified(n: int, dimensions: int, rng: np.random.Generator) -> NDArray[np.
     """Return a Latin hypercube: one point in each of ``n`` equal slices of every dimension, (n, dimensions)."""
     slices = rng.permuted(np.tile(np.arange(n), (dimensions, 1)), axis=1).T
     return (slices + rng.random((n, dimensions))) / n
-
-
-def best_spread(
-    n: int, draw: Callable[[int], Indices], features: Callable[[Indices], NDArray[np.float64]], limit: int = 256
-) -> Indices:
-    """Return the best of several designs: the most distinct points, then the largest smallest distance.
-
-    ``draw`` returns a design of n points, possibly with repetitions, and ``features`` the coordinates distances are
-    measured in, (n, k) for indices (n,). Above ``limit`` points one design is taken as it is.
-    """
-    best = np.unique(draw(n))
-    if n > limit or n < 2:
-        return best
-    score = _spread(features(best))
-    for _ in range(_DESIGNS - 1):
-        other = np.unique(draw(n))
-        if len(other) < len(best):
-            continue
-        other_score = _spread(features(other))
-        if len(other) > len(best) or other_score > score:
-            best, score = other, other_score
-    return best
-
-
-def _spread(points: NDArray[np.float64]) -> float:
-    """Return the smallest squared distance between two of some points."""
-    if len(points) < 2:
-        return 0.0
-    squares = np.einsum("ij,ij->i", points, points)
-    distances = squares[:, None] + squares[None, :] - 2.0 * (points @ points.T)
-    return float(distances[np.triu_indices(len(points), 1)].min())
 
 
 def covering(space: SearchSpace, rng: np.random.Generator) -> Indices:
@@ -142,10 +105,6 @@ def representatives(space: SearchSpace, names: Sequence[str], rng: np.random.Gen
     """Return one random configuration for each valid combination of the values of some parameters, (n,).
 
     In ascending order of the combinations' value codes; the values of all other parameters are drawn.
-
-    Raises:
-        UnknownNameError: no such parameter.
-        MptuneError: the space is too large to list, and so are the combinations.
     """
     positions = [space.parameters.index(space.parameter(name)) for name in names]
     if not positions:

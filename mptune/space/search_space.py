@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -14,7 +16,7 @@ from mptune.errors import ConstraintError, EmptySpaceError, MptuneError, Unknown
 from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import Constraint, compile_constraint, with_canonical_precisions
 from mptune.space.parameters import MAX_PARAMETERS, Parameter, PrecisionParameter
-from mptune.space.sampling import best_spread, stratified, uniform
+from mptune.space.sampling import stratified, uniform
 from mptune.space.tree import Factor, build_factors, count, tree_of_rows
 
 Indices = NDArray[np.int64]
@@ -24,6 +26,9 @@ KINDS: Final[tuple[Kind, ...]] = ("hamming", "adjacent")
 _LARGEST: Final = 2**63 - 1
 #: How often as many configurations are drawn as are wanted, where draws may coincide.
 _DRAWS: Final = 8
+#: Latin hypercubes of which the best spread is taken, and the most points for which distances are compared.
+_DESIGNS: Final = 10
+_SPREAD: Final = 256
 
 
 class SearchSpace:
@@ -78,10 +83,6 @@ class SearchSpace:
         """Return the space of listed configurations, in ascending order of their value codes.
 
         ``codes`` are the positions of values among their parameter's values, (n, n_parameters).
-
-        Raises:
-            EmptySpaceError: the list is empty.
-            MptuneError: as for the constructor, or a code is out of range.
         """
         space = cls.__new__(cls)
         space.constants, space.constraints, space._is_listed = {}, (), True
@@ -97,18 +98,12 @@ class SearchSpace:
 
     def _define(self, parameters: Sequence[Parameter]) -> None:
         self.parameters = tuple(parameters)
-        if len(self.parameters) > MAX_PARAMETERS:
-            raise MptuneError(
-                f"a search space of {len(self.parameters)} parameters; at most {MAX_PARAMETERS} are supported"
-            )
+        if not 1 <= len(self.parameters) <= MAX_PARAMETERS:
+            raise MptuneError(f"a search space has 1 to {MAX_PARAMETERS} parameters, not {len(self.parameters)}")
         self.names = tuple(p.name for p in self.parameters)
-        if not self.parameters:
-            raise MptuneError("a search space needs at least one parameter")
-        for position, name in enumerate(self.names):
-            if name in self.names[:position]:
-                raise MptuneError(f"two parameters have the name {name!r}")
-            if name in self.constants:
-                raise MptuneError(f"{name!r} is both a parameter and a constant")
+        for name, number in Counter((*self.names, *self.constants)).items():
+            if number > 1:
+                raise MptuneError(f"two parameters, or a parameter and a constant, have the name {name!r}")
         self.cartesian_size = math.prod(len(p.values) for p in self.parameters)
         self._codes_of = [{value: code for code, value in enumerate(p.values)} for p in self.parameters]
 
@@ -121,12 +116,13 @@ class SearchSpace:
 
     def _blame(self, fallback: str) -> str:
         """Say which constraint, in the order given, is the first after which no configuration is left."""
+
+        def left(number: int) -> int:
+            return count(self.parameters, self.constraints[:number])
+
         try:
-            low, high = 0, len(self.constraints)
-            while high - low > 1:
-                middle = (low + high) // 2
-                low, high = (middle, high) if count(self.parameters, self.constraints[:middle]) else (low, middle)
-            before = count(self.parameters, self.constraints[:low])
+            low = bisect.bisect_left(range(len(self.constraints)), 0, key=lambda number: -left(number)) - 1
+            before = left(low)
         except ConstraintError:
             return f"the search space is empty: {fallback}"
         last = self.constraints[low]
@@ -146,24 +142,15 @@ class SearchSpace:
         return isinstance(configuration, Mapping) and self.index(configuration) is not None
 
     def parameter(self, name: str) -> Parameter:
-        """Return the parameter of that name.
-
-        Raises:
-            UnknownNameError: there is none.
-        """
+        """Return the parameter of that name; raise UnknownNameError if there is none."""
         if name not in self.names:
             raise UnknownNameError("parameter", name, self.names)
         return self.parameters[self.names.index(name)]
 
-    # -- index and configuration -------------------------------------------------------------------
-
     def configuration(self, index: int) -> Configuration:
-        """Return the configuration of an index.
-
-        Raises:
-            IndexError: the index is negative or not below ``size``.
-        """
-        return self.configurations([index])[0]
+        """Return the configuration of an index; raise IndexError as :meth:`codes` does."""
+        codes = self.codes(index).tolist()
+        return Configuration({p.name: p.values[code] for p, code in zip(self.parameters, codes, strict=True)})
 
     def configurations(self, indices: ArrayLike) -> list[Configuration]:
         """Return the configurations of indices, in order."""
@@ -192,13 +179,15 @@ class SearchSpace:
     def codes(self, indices: ArrayLike) -> NDArray[np.int32]:
         """Return the position of each value among its parameter's values, (n, n_parameters) for indices (n,).
 
+        Those of a single index are (n_parameters,).
+
         Raises:
             IndexError: an index is negative or not below ``size``.
         """
-        wanted = np.asarray(indices, dtype=np.int64).reshape(-1)
-        if len(wanted) and not (wanted.min() >= 0 and wanted.max() < self.size):
+        wanted = np.asarray(indices, dtype=np.int64)
+        if wanted.size and not (wanted.min() >= 0 and wanted.max() < self.size):
             raise IndexError(f"an index is not in 0, ..., {self.size - 1}")
-        codes = np.empty((len(self.parameters), len(wanted)), dtype=np.int32)
+        codes = np.empty((len(self.parameters), *wanted.shape), dtype=np.int32)
         for factor, stride in self._factors:
             codes[list(factor.positions)] = factor.decode(wanted // stride % factor.size).T
         return codes.T
@@ -222,8 +211,6 @@ class SearchSpace:
             valid &= leaf >= 0
             index += leaf * stride
         return np.where(valid, index, -1)
-
-    # -- samples and neighbours ---------------------------------------------------------------------
 
     def sample(self, n: int, rng: np.random.Generator, exclude: Set[int] | None = None) -> Indices:
         """Return ``n`` distinct indices, every subset equally likely; all that are left if there are fewer."""
@@ -254,13 +241,19 @@ class SearchSpace:
         """
         if n >= self.size:
             return uniform(n, self.size, rng)
-        chosen = best_spread(n, lambda count: self._stratified(count, rng), self.features)
-        missing = uniform(n - len(chosen), self.size, rng, set(chosen.tolist()))
-        return rng.permutation(np.concatenate([chosen, missing]))
+        designs = []
+        for _ in range(_DESIGNS if 2 <= n <= _SPREAD else 1):
+            quantiles = stratified(n, len(self.parameters), rng)
+            leaves = [factor.descend(quantiles[:, list(factor.positions)]) for factor, _ in self._factors]
+            designs.append(np.unique(self._combine(leaves)))
+        most = max(map(len, designs))
+        designs = [design for design in designs if len(design) == most]
+        if len(designs) > 1 and most > 1:
+            from scipy.spatial.distance import pdist  # which takes long to import
 
-    def _stratified(self, n: int, rng: np.random.Generator) -> Indices:
-        quantiles = stratified(n, len(self.parameters), rng)
-        return self._combine([factor.descend(quantiles[:, list(factor.positions)]) for factor, _ in self._factors])
+            designs.sort(key=lambda design: float(pdist(self.features(design)).min()))
+        missing = uniform(n - most, self.size, rng, set(designs[-1].tolist()))
+        return rng.permutation(np.concatenate([designs[-1], missing]))
 
     def neighbours(self, index: int, kind: Kind = "hamming") -> Indices:
         """Return the valid configurations next to one, as ascending indices.
@@ -277,7 +270,7 @@ class SearchSpace:
         """
         if kind not in KINDS:
             raise UnknownNameError("kind of neighbours", kind, KINDS)
-        (codes,) = self.codes([index])
+        codes = self.codes(index)
         options = [
             np.arange(len(p.values)) if kind == "hamming" else p.steps(code)
             for p, code in zip(self.parameters, codes, strict=True)
@@ -288,8 +281,6 @@ class SearchSpace:
         found = self.indices_of(candidates)
         return np.sort(found[(found >= 0) & (found != index)])
 
-    # -- numbers -------------------------------------------------------------------------------------
-
     @cached_property
     def _tables(self) -> list[NDArray[np.float64]]:
         return [parameter.encoded() for parameter in self.parameters]
@@ -297,8 +288,6 @@ class SearchSpace:
     def features(self, indices: ArrayLike) -> NDArray[np.float64]:
         """Return what a model sees, in [0, 1], (n, n_features); see :meth:`Parameter.encoded`."""
         return np.hstack([table[code] for table, code in zip(self._tables, self.codes(indices).T, strict=True)])
-
-    # -- other spaces ---------------------------------------------------------------------------------
 
     def restrict(self, values: Mapping[str, Sequence[Value]], *, explains: bool = True) -> SearchSpace:
         """Return the space in which some parameters have only some of their values; its indices are its own.
@@ -314,7 +303,7 @@ class SearchSpace:
         if not values:
             return self
         for name in values:
-            self.parameter(name)
+            self.parameter(name)  # which refuses other names
         parameters = [p.restricted(values[p.name]) if p.name in values else p for p in self.parameters]
         if not self._is_listed:
             return SearchSpace(parameters, self.constraints, self.constants, explains=explains)

@@ -40,16 +40,12 @@ from mptune.space.expressions import (
 from mptune.space.parameters import Parameter
 
 Integers = NDArray[np.int64]
-_MOST_LEAVES: Final = 4.0e18  # well below 2**63, so that it also shows in sums rounded to doubles
 #: The most partial configurations held at once.
 MAX_EDGES: Final = 20_000_000
 _MAX_CANDIDATES: Final = 100 * MAX_EDGES
 _BLOCK: Final = 2**16  # rows evaluated together
 _SMALL: Final = 4_096  # a table this small is worth it for any number of rows
-_LARGEST_TABLE: Final = 2**26
 _LARGE: Final = 50_000  # combinations of a group from which on remembering parts of expressions pays
-_SAMPLED: Final = 20_000  # combinations up to which the share a constraint lets through is counted
-_STARTS: Final = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,8 +62,8 @@ class Choice:
         return len(self.codes)
 
     def decode(self, leaves: Integers) -> NDArray[np.int32]:
-        """Return the codes of leaves, (n, 1)."""
-        return self.codes[leaves][:, None]
+        """Return the codes of leaves, (n, 1) from (n,), or those of a single one, (1,)."""
+        return self.codes[leaves, None]
 
     def encode(self, codes: NDArray[Any]) -> Integers:
         """Return the leaves with these codes, -1 if there is none, (n,) from (n, 1)."""
@@ -111,21 +107,6 @@ class Level:
         """Return the keys of nodes and codes in the type the keys are stored in, (n,)."""
         return (nodes * self.radix + codes).astype(self.keys.dtype)  # type: ignore[no-any-return]
 
-    @classmethod
-    def of(
-        cls, radix: int, parents: NDArray[Any], codes: NDArray[Any], children: NDArray[Any], n: int, leaves: Integers
-    ) -> Level:
-        """Return a level of ``n`` nodes from its edges, sorted by parent and code; arrays are (n_edges,)."""
-        first = np.concatenate(([0], np.cumsum(np.bincount(parents, minlength=n))))
-        keys = parents.astype(np.int64) * radix + codes
-        before = np.concatenate(([0], np.cumsum(leaves))).astype(np.int64)
-
-        def compact(values: NDArray[Any], largest: int) -> NDArray[Any]:
-            return values.astype(np.min_scalar_type(largest), copy=False)
-
-        largest_child = int(children.max(initial=0))
-        return cls(radix, compact(first, len(keys)), compact(keys, n * radix), compact(children, largest_child), before)
-
 
 #: Returns the edges that rows take on a level: for their column, their nodes, and the first and last edge of each.
 _Pick = Callable[[Level, NDArray[Any], Integers, Integers, Integers], NDArray[Any]]
@@ -145,15 +126,14 @@ class Tree:
         return int(self.levels[0].before[-1])
 
     def decode(self, leaves: Integers) -> NDArray[np.int32]:
-        """Return the codes of leaves, (n, n_levels), for their numbers (n,)."""
-        codes = np.empty((len(self.levels), len(leaves)), dtype=np.int32)
-        node: NDArray[Any] = np.zeros(len(leaves), dtype=np.intp)
-        target = leaves.astype(np.int64)
-        for row, level in zip(codes, self.levels, strict=True):
-            target += level.before[level.first[node]]
-            edge = np.searchsorted(level.before, target, side="right") - 1
-            row[:] = level.keys[edge] % level.radix
-            target -= level.before[edge]
+        """Return the codes of leaves, (n, n_levels) from (n,), or those of a single one, (n_levels,)."""
+        codes = np.empty((len(self.levels), *np.shape(leaves)), dtype=np.int32)
+        node, target = leaves * 0, leaves
+        for k, level in enumerate(self.levels):
+            target = target + level.before[level.first[node]]
+            edge = level.before.searchsorted(target, side="right") - 1
+            codes[k] = level.keys[edge] % level.radix
+            target = target - level.before[edge]
             node = level.children[edge]
         return codes.T
 
@@ -261,12 +241,7 @@ class _Domain:
 
 
 def build_factors(parameters: Sequence[Parameter], constraints: Sequence[Constraint]) -> list[Factor]:
-    """Return the factors whose product are the valid configurations, in the order of their first parameters.
-
-    Raises:
-        EmptySpaceError: no configuration is valid.
-        ConstraintError: a constraint cannot be evaluated or couples too many parameters.
-    """
+    """Return the factors whose product are the valid configurations, in the order of their first parameters."""
     domains = {
         p.name: _Domain(i, column_of(list(p.values)), np.arange(len(p.values), dtype=np.int32), p.is_ordered)
         for i, p in enumerate(parameters)
@@ -283,7 +258,7 @@ def build_factors(parameters: Sequence[Parameter], constraints: Sequence[Constra
 
 
 def count(parameters: Sequence[Parameter], constraints: Sequence[Constraint]) -> int:
-    """Return the number of valid configurations; raises ConstraintError as :func:`build_factors` does."""
+    """Return the number of valid configurations."""
     try:
         return math.prod(factor.size for factor in build_factors(parameters, constraints))
     except EmptySpaceError:
@@ -332,7 +307,7 @@ def _connected(names: Sequence[str], constraints: Sequence[Constraint]) -> list[
     return [[name for name in names if name in group] for group in groups.values()]
 
 
-def _tree(group: Sequence[str], allowed: Mapping[str, _Domain], constraints: Sequence[Constraint]) -> Factor:
+def _tree(group: Sequence[str], allowed: Mapping[str, _Domain], constraints: Sequence[Constraint]) -> Tree:
     values = {name: allowed[name].allowed for name in group}
     facts = {name: known_of(column.tolist()) for name, column in values.items()}
     is_large = math.prod(len(column) for column in values.values()) >= _LARGE
@@ -432,7 +407,7 @@ def _order_parameters(values: Mapping[str, NDArray[Any]], constraints: Sequence[
     """
     shares = [(constraint.names, _share(constraint, values)) for constraint in constraints]
     logs = {name: math.log(len(column)) for name, column in values.items()}
-    starts = sorted(values, key=lambda name: logs[name])[:_STARTS]
+    starts = sorted(values, key=lambda name: logs[name])[:12]
     return min((_greedy(start, logs, shares) for start in starts), key=lambda found: found[0])[1]
 
 
@@ -441,7 +416,7 @@ def _share(constraint: Constraint, values: Mapping[str, NDArray[Any]]) -> float:
     names = sorted(constraint.names)
     shape = [len(values[name]) for name in names]
     total = math.prod(shape)
-    if total > _SAMPLED or constraint.functions:
+    if total > 20_000 or constraint.functions:
         return math.log(0.5)
     grids = np.unravel_index(np.arange(total), shape)
     try:
@@ -456,28 +431,21 @@ def _greedy(
 ) -> tuple[float, list[str]]:
     order, left = [start], [name for name in logs if name != start]
     live, work = logs[start], math.exp(logs[start])
+
+    def after(name: str) -> float:
+        """Return the logarithm of the estimated number of states once ``name`` has its values."""
+        known = {*order, name}
+        passed = sum(share for names, share in shares if name in names and names <= known)
+        needed = {other for names, _ in shares if not names <= known for other in names & known}
+        return min(live + logs[name] + passed, sum(logs[other] for other in needed))
+
     while left:
-        scored = [(_after(live, order, name, logs, shares), logs[name], name) for name in left]
-        estimate, _, name = min(scored)
+        estimate, _, name = min((after(name), logs[name], name) for name in left)
         work += math.exp(min(live + logs[name], 700.0))
         live = estimate
         order.append(name)
         left.remove(name)
     return work, order
-
-
-def _after(
-    live: float,
-    order: Sequence[str],
-    name: str,
-    logs: Mapping[str, float],
-    shares: Sequence[tuple[frozenset[str], float]],
-) -> float:
-    """Return the logarithm of the estimated number of states once ``name`` has its values."""
-    known = {*order, name}
-    passed = sum(share for names, share in shares if name in names and names <= known)
-    needed = {other for names, _ in shares if not names <= known for other in names & known}
-    return min(live + logs[name] + passed, sum(logs[other] for other in needed))
 
 
 # -- growing the tree -----------------------------------------------------------------------------------
@@ -569,7 +537,7 @@ def _table(
     """
     names = sorted(constraint.names - {parameter})
     combinations = math.prod(len(known[name].values) for name in names)
-    if combinations > max(n, _SMALL // len(values)) or combinations * len(values) > _LARGEST_TABLE:
+    if combinations > max(n, _SMALL // len(values)) or combinations * len(values) > 2**26:
         return None
     try:
         table = _tabulate(constraint.mask, [*names, parameter], [*(known[name].values for name in names), values])
@@ -659,12 +627,7 @@ class Edges:
 
 
 def reduce(grown: Sequence[Edges], positions: tuple[int, ...], ordered: tuple[bool, ...]) -> Tree:
-    """Count leaves, drop what leads nowhere and store equal subtrees once.
-
-    Raises:
-        EmptySpaceError: nothing leads to a leaf.
-        ConstraintError: there are more leaves than can be counted.
-    """
+    """Count leaves, drop what leads nowhere and store equal subtrees once."""
     levels: list[Level] = []
     leaves, renumbered = np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
     for edges in reversed(grown):
@@ -681,11 +644,19 @@ def reduce(grown: Sequence[Edges], positions: tuple[int, ...], ordered: tuple[bo
         parents, codes, children = new_number[parents[keep]], codes[keep], children[keep]
         n_nodes = int(is_kept.sum())
         below = leaves[children]
-        if below.sum(dtype=np.float64) > _MOST_LEAVES:
-            raise ConstraintError(f"more than {_MOST_LEAVES:.0g} configurations are valid; shorten the lists of values")
-        levels.append(Level.of(edges.radix, parents, codes, children, n_nodes, below))
-        leaves = np.diff(levels[-1].before[levels[-1].first])
+        if below.sum(dtype=np.float64) > 4e18:  # well below 2**63, so that it also shows in sums rounded to doubles
+            raise ConstraintError("more than 4e+18 configurations are valid; shorten the lists of values")
+        first = np.concatenate(([0], np.cumsum(np.bincount(parents, minlength=n_nodes))))
+        keys = parents.astype(np.int64) * edges.radix + codes
+        before = np.concatenate(([0], np.cumsum(below))).astype(np.int64)
+        levels.append(Level(edges.radix, _compact(first), _compact(keys), _compact(children), before))
+        leaves = np.diff(before[first])
     return Tree(positions, ordered, tuple(reversed(levels)))
+
+
+def _compact(values: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers from 0 on in a small type, which holds the number after the largest, too."""
+    return values.astype(np.min_scalar_type(int(values.max(initial=0)) + 1), copy=False)
 
 
 def _equal_nodes(

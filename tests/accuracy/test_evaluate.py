@@ -133,9 +133,9 @@ def test_a_metric_for_each_output():
 
 
 def test_outputs_and_references_must_have_the_same_names():
-    with pytest.raises(ReferenceDataError, match=r"output 'b' has no reference \(references: a\)"):
+    with pytest.raises(ReferenceDataError, match="outputs a, b and references a do not match"):
         evaluate_outputs({"a": ONE, "b": ONE}, {"a": ONE}, "MAE")
-    with pytest.raises(ReferenceDataError, match=r"reference 'b' has no output \(outputs: a\)"):
+    with pytest.raises(ReferenceDataError, match="outputs a and references a, b do not match"):
         evaluate_outputs({"a": ONE}, {"a": ONE, "b": ONE}, "MAE")
     with pytest.raises(MetricError, match="no output"):
         evaluate_outputs({}, {}, "MAE")

@@ -6,7 +6,6 @@ import importlib.metadata
 import itertools
 import math
 import pickle
-import re
 import sys
 import tracemalloc
 
@@ -565,14 +564,10 @@ def test_metrics_survive_pickling(metric):
     assert copy([1.0, 2.0], [1.0, 3.0]) == metric([1.0, 2.0], [1.0, 3.0])
 
 
-@pytest.mark.parametrize("version", ["", None, 1.5, True, ["1"]])
-def test_a_version_is_a_text_or_a_whole_number(version: object) -> None:
+def test_a_version_is_kept_as_text() -> None:
     def worst(_output: object, _reference: object) -> float:
         return 0.0
 
-    worst.version = version  # type: ignore[attr-defined]
-    with pytest.raises(MetricError, match=f"'worst': its version is {re.escape(repr(version))}; expected a text or"):
-        resolve(worst)
     worst.version = 2  # type: ignore[attr-defined]
     assert resolve(worst).version == "2"
 

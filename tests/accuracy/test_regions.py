@@ -288,7 +288,7 @@ def test_a_block_larger_than_the_output_is_all_of_it_and_short_ones_count_alone(
     [
         ("NRMSE over rows", (8,), r"output 'y': shape \(8,\) has no rows, .* use blocks, such as 'block 64'"),
         ("NRMSE over columns", (), r"has no columns"),
-        ("NRMSE over block 2x2", (8,), r"shape \(8,\) has no blocks of 2 axes: block 2x2"),
+        ("NRMSE over block 2x2", (8,), r"shape \(8,\) has no block 2x2, which take 2 axes"),
         ("NRMSE over rows", (3, 0), r"shape \(3, 0\) has no elements"),
     ],
 )
@@ -337,9 +337,9 @@ def test_python(over, reduce, name):
     [
         ("NRSME over rows max", "error metric 'NRSME'; did you mean 'NRMSE'"),
         ("NRMSE over rowss", "'rowss'; did you mean 'rows'"),
-        ("NRMSE over block", "blocks need a shape, such as 'block 8x8'"),
-        ("NRMSE over block 8xq", "block shape 8xq: expected whole numbers"),
-        ("NRMSE over block 0x8", "block shape 0x8"),
+        ("NRMSE over block", "regions block : expected rows, columns, or blocks of a shape, such as 'block 8x8'"),
+        ("NRMSE over block 8xq", "regions block 8xq: expected rows, columns, or blocks"),
+        ("NRMSE over block 0x8", "regions block 0x8"),
         ("NRMSE over rows 8x8", "reduction '8x8' of regions: expected max, or a quantile"),
         ("NRMSE over rows mean", "reduction 'mean' of regions"),
         ("NRMSE over rows 1.5", "reduction '1.5'"),
@@ -360,7 +360,7 @@ def test_nonsense_in_python(arguments):
         RegionalMetric("NRMSE", *arguments)
     with pytest.raises(UnknownNameError, match="did you mean 'columns'"):
         RegionalMetric("NRMSE", "colums")
-    with pytest.raises(MetricError, match="regions of regions"):
+    with pytest.raises(MetricError, match="has regions of its own"):
         resolve(RegionalMetric("NRMSE over rows max", "columns"))
 
 

@@ -21,8 +21,7 @@ from mptune.backends import host_compiler
 from mptune.backends.base import compile_cached
 from mptune.backends.host import HostBackend
 from mptune.cli.adopting import print_adopted
-from mptune.data.data import make_inputs
-from mptune.data.draws import FIRST
+from mptune.data.data import FIRST, make_inputs
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Sizes
 from mptune.kernel.limits import widest

@@ -15,8 +15,7 @@ from mptune.adopt.sizes import run_at
 from mptune.adopt.writing import CHANGED
 from mptune.backends import get_backend
 from mptune.cli.adopting import print_adopted
-from mptune.data.data import make_inputs
-from mptune.data.draws import FIRST, Draw, Stream
+from mptune.data.data import FIRST, Draw, Stream, make_inputs
 from mptune.kernel import Application
 from mptune.source.loading import load_tunable
 from mptune.tuning.check import check_application

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mptune.data import conversion
-from mptune.data.conversion import convert, poison_value, poisoned, round_to, still_poisoned
+from mptune.data.conversion import convert, poisoned, round_to, still_poisoned
 from mptune.precision import PRECISIONS
 
 NARROW = [entry for entry in PRECISIONS.values() if entry.name != "fp64"]
@@ -168,7 +168,7 @@ def test_poison_is_found_bit_by_bit(dtype):
 
 @pytest.mark.parametrize("precision", PRECISIONS.values(), ids=str)
 def test_poison_is_a_nan_arithmetic_does_not_make(precision):
-    assert math.isnan(float(poison_value(precision.dtype)))
+    assert math.isnan(float(poisoned((1,), precision.dtype)[0]))
     made = [np.full(1, np.nan), -np.full(1, np.nan)]
     with np.errstate(all="ignore"):
         infinite, zero = np.full(1, np.inf), np.zeros(1)

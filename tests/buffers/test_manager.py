@@ -141,7 +141,7 @@ def kernel_of_one_input(given, **changes):
         (
             {"idnex": 1},
             UnknownNameError,
-            r"unknown input of kernel example: 'idnex'; did you mean 'index'\?.*'inputs' returned",
+            r"unknown input of kernel example: 'idnex'; did you mean 'index'\?.*Declare an argument",
         ),
         ({"y": np.zeros((37, 5))}, KernelError, r"'y', which the kernel only writes: declare it InOut"),
         (
@@ -188,7 +188,7 @@ def test_inputs_that_fail():
 
     with pytest.raises(KernelError, match="inputs of kernel example failed: AttributeError: no size 'width'"):
         _ = manager(kernel(inputs=broken)).inputs
-    with pytest.raises(KernelError, match="returned list; expected a dict"):
+    with pytest.raises(KernelError, match="returned list, not arrays by argument"):
         _ = manager(kernel(inputs=lambda rng, size: [1])).inputs
 
     def too_large(rng, size):

@@ -11,8 +11,7 @@ from made_up_devices import MadeUp, replace_devices
 
 from mptune.errors import MptuneError
 from mptune.run import Run
-from mptune.space.inferred import parameter_of
-from mptune.space.parameters import PrecisionParameter
+from mptune.space.parameters import PrecisionParameter, parameter_of
 
 pytestmark = pytest.mark.usefixtures("charts")
 

@@ -55,7 +55,7 @@ def test_samples_are_distinct_up_to_the_last_configuration(n: int) -> None:
 
 
 def test_a_sample_of_fewer_than_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="a sample needs n >= 0, got -1"):
+    with pytest.raises(ValueError, match="negative"):
         LOPSIDED.sample(-1, np.random.default_rng(0))
 
 

@@ -281,9 +281,9 @@ def test_parameters_by_name() -> None:
 @pytest.mark.parametrize(
     ("parameters", "constants", "message"),
     [
-        ([], {}, "a search space needs at least one parameter"),
-        ([BooleanParameter("a"), IntegerParameter("a", 1, 2)], {}, "two parameters have the name 'a'"),
-        ([BooleanParameter("a")], {"a": 3}, "'a' is both a parameter and a constant"),
+        ([], {}, "a search space has 1 to 1000 parameters, not 0"),
+        ([BooleanParameter("a"), IntegerParameter("a", 1, 2)], {}, "have the name 'a'"),
+        ([BooleanParameter("a")], {"a": 3}, "a parameter and a constant, have the name 'a'"),
         (
             [IntegerParameter(f"p{k}", 1, 100) for k in range(10)],
             {},
