@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -33,32 +33,29 @@ class Table:
     Attributes:
         columns: their names.
         rows: the cells of each row.
-        right: names of the columns of numbers.
         title: shown above.
         parameters: so many of the last columns are parameters, which fit into one column as NAME=VALUE.
-        details: names of columns that are left out where room is short.
     """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[object, ...], ...]
-    right: tuple[str, ...] = ()
     title: str = ""
     parameters: int = 0
-    details: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(rows: Sequence[Mapping[str, object]], title: str = "", parameters: int = 0) -> Table:
+        """Return a table of rows that all have the same columns by name."""
+        columns = tuple(rows[0]) if rows else ()
+        return Table(columns, tuple(tuple(row.values()) for row in rows), title, parameters)
 
     def joined(self) -> Table:
-        """Return the table without details, and with its parameters in one column, ``configuration``."""
+        """Return the table with its parameters in one column, ``configuration``."""
+        at = len(self.columns) - self.parameters
         if not self.parameters:
             return self
-        at = len(self.columns) - self.parameters
         names = self.columns[at:]
-        kept = [i for i, name in enumerate(self.columns[:at]) if name not in self.details]
-        rows = (
-            (*(row[i] for i in kept), ", ".join(f"{name}={row[i]}" for i, name in enumerate(names, at)))
-            for row in self.rows
-        )
-        columns = (*(self.columns[i] for i in kept), "configuration")
-        return replace(self, columns=columns, rows=tuple(rows), parameters=0)
+        rows = ((*row[:at], ", ".join(f"{n}={v}" for n, v in zip(names, row[at:], strict=True))) for row in self.rows)
+        return replace(self, columns=(*self.columns[:at], "configuration"), rows=tuple(rows), parameters=0)
 
 
 @dataclass(frozen=True, slots=True)

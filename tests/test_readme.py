@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from mptune import cli
-from mptune.cli.options import parse_several_sizes, parse_sizes, ready_sizes
+from mptune.cli.options import parse_several_sizes, parse_sizes
 from mptune.source.loading import bundled_kernels, load_tunable
 from mptune.tuning import TuneSettings, tune
+from mptune.tuning.sizes import sizes_together
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -44,7 +45,8 @@ def test_bundled_kernels_have_the_sizes_shown(name: str, words: str) -> None:
     for option, value in itertools.pairwise(words.split()):
         given.get(option, []).append(value)
     preset, sizes = parse_sizes(kernel, given["--size"])
-    assert bool(ready_sizes(kernel, preset, sizes, parse_several_sizes(given["--sizes"]))) is bool(given["--sizes"])
+    if given["--sizes"]:
+        assert sizes_together(kernel, parse_several_sizes(given["--sizes"]), preset, sizes)
 
 
 def test_table_of_kernels_is_complete() -> None:

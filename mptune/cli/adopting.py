@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mptune.cli import options
-from mptune.cli.display import counter, echo, print_json, print_note, table, wrapped
+from mptune.cli.display import counter, echo, print_error, print_json, print_note, print_table, wrapped
 from mptune.cli.options import option
 from mptune.errors import MptuneError
 from mptune.markup import number
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mptune.results.trial import Trial
     from mptune.run import Run
 
-__all__ = ["adopt", "adopted", "patched", "print_adopted", "print_patched", "why_not_within"]
+__all__ = ["adopt", "adopted", "print_adopted", "print_patched", "why_not_within", "write_into"]
 
 
 @click.command(cls=options.WithArguments)
@@ -53,10 +53,7 @@ def adopt(output: Path | None, json: bool, **given: Any) -> None:
     """
     of_program = options.taken_of_programs(given)
     document = adopted({**given, **of_program}, output)
-    if json:
-        print_json(document)
-    else:
-        print_adopted(document)
+    print_json(document) if json else print_adopted(document)
 
 
 def adopted(given: Mapping[str, Any], output: Path | None) -> dict[str, Any]:
@@ -105,11 +102,11 @@ def definition_of(given: Sequence[str], settings: Mapping[str, Any], backend: st
         return _path(document["folder"])
     if len(given) > 1:
         raise MptuneError(f"expected one kernel, not {', '.join(given)}")
-    for name in settings:
-        named = {"arguments": "arguments behind --", "defines": "-D", "includes": "-I"}
-        named |= {"kernels": "--kernel", "loops": "--loop"}
-        how = named.get(name, f"--{name}".replace("_", "-"))
-        raise MptuneError(f"{given[0]} takes no {how}: it is no program")
+    named = {"arguments": "arguments behind --", "defines": "-D", "includes": "-I"}
+    named |= {"kernels": "--kernel", "loops": "--loop"}
+    if settings:
+        name = next(iter(settings))
+        raise MptuneError(f"{given[0]} takes no {named.get(name, f'--{name}'.replace('_', '-'))}: it is no program")
     return given[0]
 
 
@@ -138,14 +135,13 @@ def print_adopted(document: Mapping[str, Any]) -> None:
     columns = {"parameter": "name", "role": "roles", "types": "types", "what has it in the program": "members"}
     _print_table(document["parameters"], columns)
     if document["sizes"]:
-        of = {name: f" (argument {place})" for name, place in document["size_arguments"].items()}
-        of |= dict.fromkeys(document["computed_sizes"], " (computed from arguments)")
-        none = " (no argument of the program)"
-        sizes = ", ".join(f"{name} {value}{of.get(name, none)}" for name, value in document["sizes"].items())
+        of = {name: f"argument {place}" for name, place in document["size_arguments"].items()}
+        of |= dict.fromkeys(document["computed_sizes"], "computed from arguments")
+        none = "no argument of the program"
+        sizes = ", ".join(f"{name} {value} ({of.get(name, none)})" for name, value in document["sizes"].items())
         more = "; the program is run again for others (--size NAME=VALUE)" if document["size_arguments"] else ""
         echo(wrapped(f"sizes: {sizes}{more}", "  "))
-    share = f"by up to {100 * draws['by']:g}% " if draws["by"] else ""
-    unchanged = ""
+    share, unchanged = f"by up to {100 * draws['by']:g}% " if draws["by"] else "", ""
     if document["unvaried"]:
         unchanged = f", but not what it copies to variables of the device ({', '.join(document['unvaried'])})"
     elif draws["of"] == "nothing" and document["zeros"]:
@@ -172,17 +168,13 @@ _CHANGED = {
 
 
 def _print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
-    """Print some entries of documents, by the names of the columns."""
-
     def text(cell: Any) -> str:
         if isinstance(cell, list | tuple):
             return ", ".join(cell[:8]) + (f" and {len(cell) - 8} more" if len(cell) > 8 else "")
         return f"{cell:,}" if isinstance(cell, int) else number(cell, 3) if isinstance(cell, float) else cell or "-"
 
     if rows:
-        cells = [[text(row[key]) for key in columns.values()] for row in rows]
-        right = [name for name, key in columns.items() if isinstance(rows[0][key], int | float)]
-        echo(table(tuple(columns), cells, right=right) + "\n")
+        print_table([{name: text(row[key]) for name, key in columns.items()} for row in rows])
 
 
 def _print_notes(document: Mapping[str, Any]) -> None:
@@ -195,17 +187,18 @@ def _print_notes(document: Mapping[str, Any]) -> None:
 # -- a program with other types ------------------------------------------------------------------
 
 
-def patched(run: Run, trial: Trial, objective: Objective, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a program with the types of a trial as ``IntoSettings`` say, and return what came of it.
-
-    The threshold of the objective counts.
-    """
+def write_into(run: Run, trial: Trial, objective: Objective, given: Mapping[str, Any], json: bool) -> int:
+    """Write a program with the types of a trial as ``IntoSettings`` say, and print the result; return the exit code."""
     from mptune.adopt.into import IntoSettings, into
 
     record, arguments = given["record"] and Path(given["record"]), given["arguments"] or None
     settings = IntoSettings(**{**given, "record": record, "arguments": arguments})
     with _removing_what_is_temporary(), counter("patching the program") as count:
-        return into(run, trial, objective, settings, on_progress=lambda _: count())
+        document = into(run, trial, objective, settings, on_progress=lambda _: count())
+    print_json(document) if json else print_patched(document)
+    if document["within"] is not True:
+        print_error(why_not_within(document))
+    return 0 if document["within"] is True else 1
 
 
 def print_patched(document: Mapping[str, Any]) -> None:
@@ -225,25 +218,27 @@ def print_patched(document: Mapping[str, Any]) -> None:
     arguments = f" with {shlex.join(document['arguments'])}" if document["arguments"] else ""
     original, new = document["time_s"]["original"], document["time_s"]["patched"]
     echo(f"run{arguments} on this machine's processor: {number(original)} s as it was, {number(new)} s now")
-    check = {"passed": "passed", "failed": "FAILED", "": "none"}
-    echo(f"its own check: {check[document['check']['original']]} as it was, {check[document['check']['patched']]} now")
+    check = {name: {"failed": "FAILED", "": "none"}.get(how, how) for name, how in document["check"].items()}
+    echo(f"its own check: {check['original']} as it was, {check['patched']} now")
     if document["error"] is not None:
         limits = "".join(f"; {name} <= {limit:g}" for name, limit in document["threshold"].items())
         echo(f"error of its answer ({document['metric']}): {number(document['error'], 3)}{limits}")
     _print_table(document["written"], {"file it writes": "name", "compared": "how", "error": "error"})
+    warnings = []
     if document["check"] == {"original": "passed", "patched": "failed"}:
-        print_note("warning: the program's own check no longer passes: it may ask for more digits than the threshold")
+        warnings.append("the program's own check no longer passes: it may ask for more digits than the threshold")
     if (printed := document["printed"]) and not document["wrong"]:
         lines = f"it prints {printed['patched']!r} where the original prints {printed['original']!r}"
-        print_note(f"warning: {lines}, which is further apart than the threshold")
+        warnings.append(f"{lines}, which is further apart than the threshold")
     if complaints := document["complaints"]:
         lines = f"it writes {_quoted(complaints['patched'])}, the original {_quoted(complaints['original'])}"
-        print_note(f"warning: on standard error {lines}")
-    echo("\n".join(document["files"]))
-    unknown = [f for f in document["written"] if f["within"] is None]
-    if unknown:
+        warnings.append(f"on standard error {lines}")
+    if unknown := [file for file in document["written"] if file["within"] is None]:
         named = ", ".join(f"{file['name']} ({file['how'].removeprefix('not compared: ')})" for file in unknown)
-        print_note(f"warning: NOT compared with the original's: {named}")
+        warnings.append(f"NOT compared with the original's: {named}")
+    for warning in warnings:
+        print_note(f"warning: {warning}")
+    echo("\n".join(document["files"]))
 
 
 def why_not_within(document: Mapping[str, Any]) -> str:
@@ -256,10 +251,10 @@ def why_not_within(document: Mapping[str, Any]) -> str:
     if document["not_judged"]:
         return f"{name}: its answer could not be compared with the original's: {document['not_judged']}"
     limits = ", ".join(f"{name} <= {limit:g}" for name, limit in document["threshold"].items()) or "a finite error"
-    if files := [f"{f['name']} ({f['how']})" for f in document["written"] if f["within"] is False]:
-        return f"{name} is NOT within the threshold in what it writes: {', '.join(files)}, expected {limits}"
     error = "not finite" if document["error"] is None else number(document["error"], 3)
-    return f"{name} is NOT within the threshold: the error of its answer is {error}, expected {limits}"
+    files = ", ".join(f"{file['name']} ({file['how']})" for file in document["written"] if file["within"] is False)
+    where = f"in what it writes: {files}" if files else f"the error of its answer is {error}"
+    return f"{name} is NOT within the threshold: {where}, expected {limits}"
 
 
 def _quoted(line: str) -> str:

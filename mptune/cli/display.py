@@ -10,15 +10,17 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from mptune.markup import Description, plain
+from mptune.markup import Description, Table, plain
 
 if TYPE_CHECKING:
     from mptune.run import Run
 
+#: A cell that begins with a number.
+_NUMBER: Final = re.compile(r"[-<>]?\s?\d[\d,.]*(e[+-]?\d+)?x?(?![\w/])")
 #: The styles this package uses; no other sequence is passed on.
 _STYLE: Final = re.compile(r"(\x1b\[(?:0|1|2|31|32|33|36)m)")
 
@@ -47,31 +49,36 @@ def print_json(document: Mapping[str, Any]) -> None:
     echo(json.dumps(document, indent=2, allow_nan=False))
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> str:
-    """Return a table, at most as wide as the terminal; columns in ``right`` are aligned to the right."""
+def print_table(found: Table | Sequence[Mapping[str, object]]) -> None:
+    """Print a table, or rows with the same columns by name; columns of numbers are aligned to the right."""
     from rich.console import Console
     from rich.table import Table as Grid
     from rich.text import Text
 
-    grid = Grid(box=None, pad_edge=False)
-    cells = [[plain(str(cell)) for cell in row] for row in rows]
-    columns = [plain(column) for column in columns]
-    needed = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    # Texts are broken, the longest first, nothing else; a table that is still too wide is longer than the line.
-    texts = [i for i, column in enumerate(columns) if column not in right]
-    for i in sorted(texts, key=needed.__getitem__, reverse=True):
-        if sum(needed) + 2 * len(needed) - 2 > width():
-            needed[i] = len(columns[i])
-    for column, least in zip(columns, needed, strict=True):
-        grid.add_column(column, justify="right" if column in right else "left", min_width=least, overflow="fold")
+    shown = found if isinstance(found, Table) else Table.of(found)
+    if not shown.rows:
+        return
+    cells = [[plain(str(cell)) for cell in row] for row in shown.rows]
+    columns = [(name, *texts) for name, *texts in zip(map(plain, shown.columns), *cells, strict=True)]
+    longest = [max(map(len, column)) for column in columns]
+    if shown.parameters and sum(longest) + 2 * len(longest) - 2 > width():
+        print_table(shown.joined())
+        return
+    grid, room = Grid(box=None, pad_edge=False), -2
+    for (name, *texts), whole in zip(columns, longest, strict=True):
+        is_number = any(map(_NUMBER.match, texts)) and all(_NUMBER.match(text) or text in ("", "-") for text in texts)
+        side: Literal["left", "right"] = "right" if is_number else "left"
+        # Texts are broken, the longest first; a table that is still too wide is longer than the line.
+        least = whole if is_number else min(whole, max(len(name), 8))
+        grid.add_column(name, justify=side, min_width=least, overflow="fold")
+        room += least + 2
     for row in cells:
         grid.add_row(*map(Text, row))
-    room = max(width(), sum(needed) + 2 * len(needed) - 2)
-    console = Console(width=room, color_system=None, markup=False, emoji=False, highlight=False)
+    console = Console(width=max(width(), room), color_system=None, markup=False, emoji=False, highlight=False)
     with console.capture() as captured:
         console.print(grid)
     first, *others = (line.rstrip() for line in captured.get().splitlines())
-    return "\n".join((click.style(first, bold=True), *others))
+    echo("\n".join((*filter(None, [shown.title]), click.style(first, bold=True), *others)) + "\n")
 
 
 def wrapped(text: str, indent: str = "") -> str:
@@ -99,11 +106,7 @@ def counter(what: str) -> Iterator[Callable[[], None]]:
 def print_described(found: Description) -> None:
     """Print tables and remarks."""
     for part in found.tables:
-        columns = zip(part.columns, *part.rows, strict=True)
-        room = sum(max(len(str(cell)) for cell in column) + 2 for column in columns) - 2
-        shown = part if room <= width() else part.joined()
-        title = f"{part.title}\n" if part.title else ""
-        echo(title + table(shown.columns, shown.rows, right=shown.right) + "\n")
+        print_table(part)
     for remark in found.remarks:
         echo(wrapped(remark))
 

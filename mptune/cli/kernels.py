@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import inspect
-import json as json_format
+import math
 import uuid
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mptune.cli import options
-from mptune.cli.display import counter, echo, print_error, print_json, print_note, table, wrapped
+from mptune.cli.display import counter, echo, print_error, print_json, print_note, print_table, wrapped
 from mptune.cli.options import option
 from mptune.errors import BackendUnavailableError, EmptySpaceError, MptuneError
-from mptune.markup import number
-from mptune.paths import bundled_folder, cache_folder
+from mptune.markup import Table, number
 
 if TYPE_CHECKING:
     from mptune.backends.base import Backend
-    from mptune.kernel import Application, Kernel, Sizes
+    from mptune.kernel import Kernel, Sizes
     from mptune.space.configuration import Configuration
     from mptune.tuning.check import CheckResult
 
@@ -35,37 +33,17 @@ def list_kernels(strategies: bool, observers: bool, json: bool) -> None:
     """List kernels and applications, search strategies, or what can be measured."""
     if strategies and observers:
         raise MptuneError("--strategies and --observers exclude each other")
-    found = _strategies() if strategies else _observers() if observers else _kernels()
-    if json:
-        print_json(found)
-    elif strategies:
-        _show_strategies(**found)
-    elif observers:
-        _show_observers(**found)
-    else:
-        _show_kernels(**found)
+    listed = (_strategies, _show_strategies) if strategies else (_observers, _show_observers)
+    describe, show = listed if strategies or observers else (_kernels, _show_kernels)
+    found = describe()
+    print_json(found) if json else show(**found)
 
 
 def _kernels() -> dict[str, Any]:
-    """Describe every kernel and application.
-
-    Running the definitions and counting configurations takes several times as long as the rest of the command, so what
-    was found for the bundled ones is kept in mptune's cache, by mptune's own source.
-    """
-    from mptune.backends.binary_cache import BinaryCache
     from mptune.source.loading import bundled_applications, bundled_kernels
 
-    bundled = [path for name in ("kernels", "applications") for path in bundled_folder(name).glob("*.py")]
-    sources = sorted([*Path(__file__).parents[1].rglob("*.py"), *bundled])
-    key = BinaryCache.key([text for path in sources for text in (path.name, path.read_text(encoding="utf-8"))])
-    cache = BinaryCache(cache_folder("list"))
-    text = cache.get(key)
-    kept: dict[str, dict[str, Any]] = {} if text is None else json_format.loads(text)
-    rows = {name: kept.get(name) or _describe(name) for name in (*bundled_kernels(), *bundled_applications())}
-    if not kept:
-        shipped = {path.stem for path in bundled}
-        cache.put(key, json_format.dumps({name: row for name, row in rows.items() if name in shipped}).encode())
-    return {f"{what}s": [row for row in rows.values() if what in row] for what in ("kernel", "application")}
+    rows = [_describe(name) for name in (*bundled_kernels(), *bundled_applications())]
+    return {f"{what}s": [row for row in rows if what in row] for what in ("kernel", "application")}
 
 
 def _describe(name: str) -> dict[str, Any]:
@@ -94,11 +72,10 @@ def _show_kernels(kernels: Sequence[Mapping[str, Any]], applications: Sequence[M
         cells = []
         for row in rows:
             numerical, count = len(row["signature"]), row["configurations"]
-            parameters = f"{len(row['parameters']) - numerical} + {numerical}"
-            shown = f"{count:,}" if count < 1e9 else f"{count:.1e}"
-            cells.append((row[what], parameters, shown, row["metric"], row["description"]))
-        columns = (what, "parameters", "configurations", "metric", "description")
-        echo(table(columns, cells, right=("configurations",)) + "\n")
+            cell = {what: row[what], "parameters": f"{len(row['parameters']) - numerical} + {numerical}"}
+            cell |= {"configurations": f"{count:,}" if count < 1e9 else f"{count:.1e}"}
+            cells.append({**cell, "metric": row["metric"], "description": row["description"]})
+        print_table(cells)
     presets = dict.fromkeys(preset for row in (*kernels, *applications) for preset in row["sizes"])
     echo(wrapped("parameters: those that change only speed + those that can change the numbers"))
     echo(wrapped(f"configurations: valid ones at the default size; sizes: {', '.join(presets)}"))
@@ -113,18 +90,12 @@ def _show_kernels(kernels: Sequence[Mapping[str, Any]], applications: Sequence[M
 def _strategies() -> dict[str, Any]:
     from mptune.strategies import STRATEGIES
 
-    rows = [
-        {
-            "strategy": name,
-            "description": _first_line(strategy),
-            "several_objectives": strategy.optimises_several,
-            "options": {
-                option: {"default": default, "help": text}
-                for option, (default, text) in strategy.options_class.documented().items()
-            },
-        }
-        for name, strategy in STRATEGIES.items()
-    ]
+    rows = []
+    for name, strategy in STRATEGIES.items():
+        documented = strategy.options_class.documented()
+        known = {option: {"default": default, "help": text} for option, (default, text) in documented.items()}
+        row = {"strategy": name, "description": _first_line(strategy)}
+        rows.append({**row, "several_objectives": strategy.optimises_several, "options": known})
     return {"strategies": rows}
 
 
@@ -134,8 +105,8 @@ def _show_strategies(strategies: Sequence[Mapping[str, Any]]) -> None:
         several = " [several objectives]" if row["several_objectives"] else ""
         cells.append((row["strategy"], "", row["description"] + several))
         cells += [(f"  {name}", str(given["default"]), given["help"]) for name, given in row["options"].items()]
-    echo(table(("strategy", "default", "what it does"), cells))
-    echo("\n" + wrapped("choose one with --strategy NAME, and its options with --strategy-option OPTION=VALUE"))
+    print_table(Table(("strategy", "default", "what it does"), tuple(cells)))
+    echo(wrapped("choose one with --strategy NAME, and its options with --strategy-option OPTION=VALUE"))
 
 
 def _observers() -> dict[str, Any]:
@@ -155,8 +126,8 @@ def _show_observers(observers: Sequence[Mapping[str, Any]]) -> None:
         (row["observer"], "always" if row["always_on"] else "", ", ".join(row["metrics"]), row["description"])
         for row in observers
     ]
-    echo(table(("observer", "on", "metrics", "what it does"), cells))
-    echo("\n" + wrapped("switch one on with --observe NAME; --objective and --constraint switch on those they need"))
+    print_table(Table(("observer", "on", "metrics", "what it does"), tuple(cells)))
+    echo(wrapped("switch one on with --observe NAME; --objective and --constraint switch on those they need"))
 
 
 def _first_line(described: object) -> str:
@@ -185,19 +156,17 @@ def backends(check: bool, json: bool) -> int:
     from mptune.backends import BACKENDS
 
     rows = [_availability(name, check) for name in BACKENDS]
-    if json:
-        print_json({"backends": rows})
-    else:
-        cells = []
-        for row in rows:
-            memory = "" if row["memory_bytes"] is None else f"{number(row['memory_bytes'] / 1e9)} GB memory"
-            limits = (text.format(row["limits"][key]) for key, text in _LIMITS.items() if row["limits"].get(key))
-            versions = (f"{name} {version}" for name, version in row["versions"].items())
-            device = ((row["device"], row["architecture"], memory), limits, versions, (row["reason"],))
-            described = "; ".join(text for part in device if (text := ", ".join(filter(None, part))))
-            compiles = ("yes, checked" if check else "yes") if row["can_compile"] else "no"
-            cells.append((row["backend"], compiles, "yes" if row["can_run"] else "no", described))
-        echo(table(("backend", "compiles", "runs", "device, or what is missing"), cells))
+    cells = []
+    for row in rows:
+        memory = "" if row["memory_bytes"] is None else f"{number(row['memory_bytes'] / 1e9)} GB memory"
+        limits = (text.format(row["limits"][key]) for key, text in _LIMITS.items() if row["limits"].get(key))
+        versions = (f"{name} {version}" for name, version in row["versions"].items())
+        device = ((row["device"], row["architecture"], memory), limits, versions, (row["reason"],))
+        described = "; ".join(text for part in device if (text := ", ".join(filter(None, part))))
+        compiles = ("yes, checked" if check else "yes") if row["can_compile"] else "no"
+        cell = {"backend": row["backend"], "compiles": compiles, "runs": "yes" if row["can_run"] else "no"}
+        cells.append({**cell, "device, or what is missing": described})
+    print_json({"backends": rows}) if json else print_table(cells)
     return 1 if any(row["compiled"] is False for row in rows) else 0
 
 
@@ -231,9 +200,8 @@ def _compile_a_line(backend: Backend, architecture: str) -> None:
     from mptune.backends.base import CompileOptions
     from mptune.cpp.prelude import prelude
 
-    kernel = 'extern "C" __global__ void line(int* x) { *x = 1; }'
-    entry = "#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY(line)\n#endif"
-    source = f"{prelude()}\n{kernel}  // {uuid.uuid4().hex}\n{entry}\n"
+    kernel = f'extern "C" __global__ void line(int* x) {{ *x = 1; }}  // {uuid.uuid4().hex}'
+    source = f"{prelude()}\n{kernel}\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY(line)\n#endif\n"
     try:
         backend.compiler.compile(source, "line", CompileOptions(architecture))
     finally:
@@ -244,7 +212,7 @@ def _compile_a_line(backend: Backend, architecture: str) -> None:
 
 
 @click.command()
-@options.kernel_name
+@click.argument("kernel", metavar="KERNEL|FILE.py")
 @option("--parameter -p", "NAME=VALUE...", "The value of a parameter.")
 @option("--backend", "NAME", "Print the source as the compiler of this backend reads it.", default="auto")
 @options.size
@@ -258,11 +226,9 @@ def render(kernel: str, parameter: Mapping[str, str], backend: str, size: Sequen
     from mptune.source.loading import load_tunable
 
     definition = load_tunable(kernel)
-    read_by = None
-    if backend != "auto":
-        from mptune.backends import get_backend
+    from mptune.backends import get_backend
 
-        read_by = get_backend(backend)
+    read_by = get_backend(backend) if backend != "auto" else None
     sizes = definition.resolve_sizes(*options.parse_sizes(definition, size))
     given = definition.full_names(parameter)
     configuration = definition.configuration(given)
@@ -284,25 +250,17 @@ def render(kernel: str, parameter: Mapping[str, str], backend: str, size: Sequen
         assert isinstance(definition, Kernel)
         click.echo(text(definition, configuration, sizes))
         return
-    if read_by is None and not body:
-        click.echo(prelude())
-    for each, values, at in _launched(definition, configuration, sizes):
-        click.echo(rendering.heading(each, values, at))
-        click.echo(text(each, values, at).removeprefix(prelude()).lstrip("\n"))
-
-
-def _launched(
-    application: Application, configuration: Configuration, sizes: Sizes
-) -> Sequence[tuple[Kernel, Configuration, Sizes]]:
-    """Run an application on inputs of seed 0, where something can run, and return what it launches."""
-    from mptune.backends import get_backend
     from mptune.data.data import make_inputs
     from mptune.measure.buffers import run_once
     from mptune.measure.program import Program
 
-    with Program(application, configuration, sizes, get_backend("auto")) as program:
-        run_once(program, make_inputs(application, sizes, 0))
-        return program.compiled
+    if read_by is None and not body:
+        click.echo(prelude())
+    with Program(definition, configuration, sizes, get_backend("auto")) as program:
+        run_once(program, make_inputs(definition, sizes, 0))
+    for each, values, at in program.compiled:
+        click.echo(rendering.heading(each, values, at))
+        click.echo(text(each, values, at).removeprefix(prelude()).lstrip("\n"))
 
 
 @click.command()
@@ -341,9 +299,7 @@ def check(
         raise MptuneError(f"--sample {sample!r}: expected a whole number or 'all'")
     if kernel == "all" and restrict:
         raise MptuneError(f"-p {next(iter(restrict))}: kernels have parameters of their own; name one instead of 'all'")
-    selection: Any = "signatures" if all_signatures else sample or "values"
-    if selection.isdecimal():
-        selection = int(selection)
+    selection: Any = int(sample) if sample and sample.isdecimal() else "signatures" if all_signatures else sample
     definitions = [load_tunable(name) for name in (bundled_kernels() if kernel == "all" else (kernel,))]
 
     from mptune.backends import get_backend
@@ -355,29 +311,28 @@ def check(
     for definition in definitions:
         sizes = definition.resolve_sizes(*options.parse_sizes(definition, size))
         with counter(f"compiling {definition.name}") as count:
-            how: Any = {
-                "architecture": arch or "",
-                "sample": selection,
-                "restrict": definition.full_names(restrict),
-                "on_compiled": lambda _, count=count: count(),
-            }
+            how: Any = {"architecture": arch or "", "sample": selection or "values"}
+            how |= {"restrict": definition.full_names(restrict), "on_compiled": lambda _, count=count: count()}
             if isinstance(definition, Application):
                 results += check_application(definition, target, sizes=sizes if size else None, **how)
             else:
                 assert isinstance(definition, Kernel)
                 results.append(check_kernel(definition, target, sizes=sizes, **how))
+    code = 1 if any(result.failures for result in results) else 0
     if json:
         print_json({"checks": [result.to_json() for result in results]})
-        return 1 if any(result.failures for result in results) else 0
-    rows = [
-        (
-            *(r.kernel, r.backend, r.architecture or "own", f"{r.configurations:,}"),
-            *(len(r.compilations), len(r.failures), f"{r.median_s:.3f}" if r.median_s == r.median_s else "cached"),
-        )
-        for r in results
-    ]
-    columns = ("kernel", "backend", "architecture", "configurations", "compiled", "failed", "median (s)")
-    echo(table(columns, rows, right=columns[3:]))
+        return code
+    rows = []
+    for result in results:
+        row: dict[str, object] = {
+            "kernel": result.kernel,
+            "backend": result.backend,
+            "architecture": result.architecture or "own",
+        }
+        row |= {"configurations": f"{result.configurations:,}", "compiled": len(result.compilations)}
+        median = "cached" if math.isnan(result.median_s) else f"{result.median_s:.3f}"
+        rows.append({**row, "failed": len(result.failures), "median (s)": median})
+    print_table(rows)
     for result in results:
         for warning in result.warnings:
             print_note(f"{result.kernel}: warning: {warning}")
@@ -386,7 +341,7 @@ def check(
             print_error(f"{result.kernel} at {where}{first.configuration}: {first.message}")
         if lists and result.compilations:
             _print_compilations(result)
-    return 1 if any(result.failures for result in results) else 0
+    return code
 
 
 def _print_compilations(result: CheckResult) -> None:
@@ -395,7 +350,9 @@ def _print_compilations(result: CheckResult) -> None:
     first = configurations[0]
     varied = [name for name in first if len({configuration[name] for configuration in configurations}) > 1]
     shared = ", ".join(f"{name}={value}" for name, value in first.items() if name not in varied)
-    echo(f"\n{result.kernel}, compiled" + (f" with {shared}" if shared else ""))
-    took = ["failed" if c.message else f"{c.compile_s:.3f}" if c.compile_s else "cached" for c in result.compilations]
-    rows = [(*(c[name] for name in varied), seconds) for c, seconds in zip(configurations, took, strict=True)]
-    echo(table((*varied, "compile (s)"), rows, right=("compile (s)",)))
+    echo(f"{result.kernel}, compiled" + (f" with {shared}" if shared else ""))
+    rows = []
+    for c in result.compilations:
+        took = "failed" if c.message else f"{c.compile_s:.3f}" if c.compile_s else "cached"
+        rows.append({**{name: c.configuration[name] for name in varied}, "compile (s)": took})
+    print_table(rows)

@@ -66,7 +66,6 @@ def _parse_whole(text: str, given: str) -> int:
 
 
 def _parse_place(texts: Sequence[str]) -> dict[str, int]:
-    """Return sizes by name."""
     return {n: _parse_whole(v, f"--size {n}={v}") for n, v in parse_assignments(texts, "--size").items()}
 
 
@@ -77,6 +76,9 @@ def parse_places(texts: Sequence[str]) -> list[str | dict[str, int]]:
 
 def parse_sizes(kernel: Tunable, texts: Sequence[str]) -> tuple[str, dict[str, int]]:
     """Return the preset's name and the single sizes given beside it; an adopted program is run at new sizes first."""
+    from mptune.cli.display import print_note
+    from mptune.source.loading import make_ready
+
     presets = [text for text in texts if "=" not in text] or ["default"]
     sizes = _parse_place([text for text in texts if "=" in text])
     for preset in presets:
@@ -84,7 +86,7 @@ def parse_sizes(kernel: Tunable, texts: Sequence[str]) -> tuple[str, dict[str, i
     if len(presets) > 1:
         raise MptuneError(f"--size: expected one preset, not {', '.join(presets)}")
     if sizes:
-        make_ready(kernel, resolved)
+        make_ready(kernel, resolved, on_progress=print_note)
     return presets[0], sizes
 
 
@@ -110,28 +112,6 @@ def parse_several_sizes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
             values.append(high)
         found[name] = tuple(values)
     return found
-
-
-def ready_sizes(
-    kernel: Tunable, preset: str, sizes: Mapping[str, int], several: Mapping[str, Sequence[int]]
-) -> list[dict[str, int]]:
-    """Return the sizes that are tuned for one after the other; none if there is but one."""
-    if not several:
-        return []
-    from mptune.tuning.sizes import sizes_together
-
-    found = sizes_together(kernel, several, preset, sizes)
-    for each in found:
-        make_ready(kernel, kernel.resolve_sizes(preset, {**sizes, **each}))
-    return found
-
-
-def make_ready(kernel: Tunable, sizes: Mapping[str, int]) -> None:
-    """Run an adopted program at sizes that it was not run at yet."""
-    from mptune.cli.display import print_note
-    from mptune.source import loading
-
-    loading.make_ready(kernel, sizes, on_progress=print_note)
 
 
 def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:
@@ -216,8 +196,6 @@ def file_argument(name: str, metavar: str) -> Callable[[Command], Command]:
 
 
 def _declared(*declarations: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Return what declares several options, the first of them first."""
-
     def declare(command: Command) -> Command:
         for each in reversed(declarations):
             command = each(command)
@@ -255,29 +233,15 @@ def taken_of_programs(given: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None and value not in ((), {})}
 
 
-kernel_name = click.argument("kernel", metavar="KERNEL|FILE.py")
-kernels_or_program = click.argument("kernel", metavar="KERNEL|FILE.py|DIR|PROGRAM.cu...", nargs=-1, required=True)
 kernel_of_run = option("--kernel", "KERNEL|FILE.py|DIR", "The run's kernel, needed unless it is a bundled one.")
 as_json = option("--json", "", "Print one JSON document.")
 backend = option("--backend", "NAME", "auto, host, cuda, hip or opencl.", default="auto")
 size = option("--size", "PRESET|NAME=VALUE...", "A preset's name, or one size.")
-several_sizes = option(
-    "--sizes several_sizes",
-    "NAME=A,B,...|NAME=A:B:COUNT...",
-    "Tune for each of these sizes, or for so many at equal ratios, under one budget.",
-)
 configuration = option(
     "--configuration", "TRIAL", "Its number, key or NAME=VALUE,...", default="", show_default="the best"
 )
 other_max_error = option("--max-error", f"{_LIMITS}...", "Use another error limit than the run's.")
 sources = option("--from sources", "SOURCE...", "Start from what an earlier run or a recording found.")
-first = option(
-    "--first",
-    "FILE|NAME=VALUE,...",
-    "Evaluate this configuration before any other: values of parameters, or the best of a run file or of JSON.",
-    multiple=True,
-    parse=lambda texts: tuple(map(parse_first, texts)),
-)
 seed_of_runs = option("--seed", "N", "Seed of the first run; the next ones take the next numbers.", default=0)
 defines = option(
     "--define -D defines",

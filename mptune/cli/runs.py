@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from mptune.cli.display import (
     print_json,
     print_note,
     print_run,
-    table,
+    print_table,
     wrapped,
 )
 from mptune.cli.options import option
@@ -26,12 +26,12 @@ from mptune.errors import MptuneError, PlotError, UnknownNameError
 from mptune.markup import number, pairs, plain
 
 if TYPE_CHECKING:
-    from mptune.emit import Winner
+    from mptune.results.objective import Objective
     from mptune.results.trial import Trial
     from mptune.run import Run
     from mptune.tuning.explain import Explanation
-    from mptune.tuning.verify import Case, Verification
-    from mptune.wisdom import AtSize, KernelWisdom, Timed, Wisdom
+    from mptune.tuning.verify import Verification
+    from mptune.wisdom import KernelWisdom, Wisdom
 
 __all__ = ["emit", "explain", "export", "pareto", "plot", "report", "show", "verify", "wisdom"]
 
@@ -52,10 +52,7 @@ def show(run_file: Path, json: bool) -> None:
         print_json(found.to_json()) if json else print_wisdom(found)
         return
     run = read_run(run_file)
-    if json:
-        print_json(run.summary())
-    else:
-        print_run(run)
+    print_json(run.summary()) if json else print_run(run)
 
 
 @click.command()
@@ -76,10 +73,7 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
     run = read_run(run_file)
     usual = run.objective.metrics if run.objective.also else ("time_ms", "error")
     names = tuple(OBJECTIVES.get(name, name) for name in metrics) or usual
-    if json:
-        print_json(run.pareto_document(names))
-    else:
-        print_described(describe_front(run, names))
+    print_json(run.pareto_document(names)) if json else print_described(describe_front(run, names))
 
 
 @click.command()
@@ -110,17 +104,12 @@ def plot(
     """Draw trade-offs, progress, effects of parameters, time spent."""
     from mptune.interop import read_run
     from mptune.interop.recorded import space_name
-    from mptune.show import APPLICATION_KINDS, KINDS, check_path, save
+    from mptune.show import KINDS, check_path, save
     from mptune.show import plot as draw
 
-    for kind in kinds:
-        if kind not in (*KINDS, *APPLICATION_KINDS, "all"):
-            raise UnknownNameError("kind of plot", kind, (*KINDS, *APPLICATION_KINDS, "all"))
-    if kernel is not None and "answer" not in kinds:
-        raise PlotError("--kernel says which application draws its answer (--kind answer)")
     run = read_run(run_file)
     # Looking at a run runs nothing, unless that is asked for.
-    stored = (*KINDS, *(kind for kind in APPLICATION_KINDS if run.info.is_of_application and kind != "answer"))
+    stored = (*KINDS, *(("kernels",) if run.info.is_of_application else ()))
     chosen = tuple(dict.fromkeys(each for kind in kinds for each in (stored if kind == "all" else (kind,))))
     path = run_file.with_name(f"{space_name(run_file)}.png") if output is None else check_path(output)
     is_named = output is not None and len(chosen) == 1
@@ -128,9 +117,9 @@ def plot(
     if metrics and "pareto" not in chosen:
         raise PlotError(f"--metrics chooses the axes of a pareto plot, not of {', '.join(chosen)}")
     left_out: dict[str, str] = {}
+    options_of: dict[str, dict[str, Any]] = {"pareto": {"metrics": metrics}, "answer": {"kernel": kernel}}
     for kind, target in targets.items():
         try:
-            options_of: dict[str, dict[str, Any]] = {"pareto": {"metrics": metrics}, "answer": {"kernel": kernel}}
             save(draw(run, kind, **options_of.get(kind, {}), **drawing), target)
         except PlotError as error:
             # With --kind all, a kind this run has no data for is left out, unless that is every kind.
@@ -141,8 +130,7 @@ def plot(
     if json:
         print_json({"kernel": run.kernel, "plots": plots, "left_out": left_out})
         return
-    for drawn in plots:
-        echo(drawn["output"])
+    echo("\n".join(drawn["output"] for drawn in plots))
     for kind, reason in left_out.items():
         print_note(f"no {kind} plot: {reason}")
 
@@ -236,7 +224,7 @@ def emit(
                 "give one wisdom file (mptune wisdom gathers several) without --configuration, --all-devices, --into, "
                 "-D, -I and ARGUMENTS"
             )
-        _emit_dispatch(run_files[0], max_error, kernel, folder, sizes, json)
+        _emit_dispatch(run_files[0], kernel, folder, sizes, json, max_error)
         return 0
     if sizes:
         raise MptuneError("--size is for wisdom files: a run is emitted at its own sizes")
@@ -244,30 +232,33 @@ def emit(
         raise MptuneError(f"{len(run_files)} run files: to emit a header that selects by device, add --all-devices")
     if all_devices and (configuration or program is not None):
         raise MptuneError("--all-devices and --configuration or --into exclude each other: each device has its winner")
-    if program is not None:
-        given |= {"program": program, "record": kernel, "output": folder}
-        return _emit_into(run_files[0], max_error, configuration, json, given)
-    if any(given.values()):
+    if program is None and any(given.values()):
         raise MptuneError("-D, -I and ARGUMENTS behind -- are those of a program: give it with --into")
+    if program is not None and folder is None:
+        raise MptuneError("--into needs --output, the file to write; of a folder the folder")
 
+    from mptune.emit import Winner, emit_all_devices, select
     from mptune.emit import emit as emit_winner
-    from mptune.emit import emit_all_devices, winner_of
     from mptune.results.description import result_text
     from mptune.run import Run
-    from mptune.source.loading import remarks
+    from mptune.source.loading import remarks, sizes_of, tunable_of_run
 
     winners: list[Winner[Any]] = []
     for path in run_files:
         run = Run.load(path)
-        winner = winner_of(run, max_error=max_error, configuration=configuration, kernel=kernel)
-        if winner is None:
-            asked = winner_of(run, configuration=configuration, kernel=kernel) if configuration else None
-            _print_why_none(path, run, max_error, None if asked is None else asked.trial)
+        definition: Any = None if program else tunable_of_run(run.info, kernel, on_warning=lambda _: None)
+        trial = select(run, max_error=max_error, configuration=configuration, kernel=definition)
+        objective = run.objective if max_error is None else run.objective_within(max_error)
+        if trial is None:
+            asked = select(run, configuration=configuration, kernel=definition) if configuration else None
+            print_error(f"{path}: {_why_none(run, objective, asked)}")
             return 1
-        if not run.objective.is_feasible(winner.trial) and max_error is None:
-            print_note(
-                f"{path}: {winner.configuration} was asked for by name, but is not feasible ({winner.trial.message})"
-            )
+        if program is not None:
+            settings = {**given, "program": program, "record": kernel, "output": folder}
+            return adopting.write_into(run, trial, objective, settings, json)
+        winner = Winner(run, definition, sizes_of(run.info, definition), trial, objective.threshold)
+        if not run.objective.is_feasible(trial) and max_error is None:
+            print_note(f"{path}: {winner.configuration} was asked for by name, but is not feasible ({trial.message})")
         for note in remarks(run.info, winner.kernel):
             print_note(f"{path}: {note}")
         winners.append(winner)
@@ -281,8 +272,7 @@ def emit(
         echo(str(target / f"tuned_{winners[0].kernel.name}.hpp"))
     for winner, emission in zip(winners, emissions, strict=True):
         echo(f"{emission.kernel}: {winner.trial.configuration}: {result_text(winner.run, winner.trial)}")
-        for name in emission.files:
-            echo(str(emission.folder / name))
+        echo("\n".join(str(emission.folder / name) for name in emission.files))
     for why in dict.fromkeys(winner.run.why_no_baseline for winner in winners if winner.run.baseline is None):
         if why:
             print_note(f"note: no speedup is known: {why}")
@@ -290,14 +280,8 @@ def emit(
 
 
 def _emit_dispatch(
-    path: Path,
-    max_error: float | Mapping[str, float] | None,
-    kernel: str | None,
-    folder: Path | None,
-    sizes: Sequence[str],
-    json: bool,
+    path: Path, kernel: str | None, folder: Path | None, sizes: Sequence[str], json: bool, limit: Any
 ) -> None:
-    """Write the variants that wisdom chooses among."""
     from mptune.emit import emit_dispatch, single_kernel_of
     from mptune.wisdom import Wisdom, remarks_on
 
@@ -307,7 +291,7 @@ def _emit_dispatch(
         print_note(f"{path}: {note}")
     given = [options.parse_sizes(found, text.split(","))[1] for text in sizes]
     target = folder or Path("tuned") / found.name
-    written = emit_dispatch(wisdom, target, kernel=found, max_error=max_error, sizes=given)
+    written = emit_dispatch(wisdom, target, kernel=found, max_error=limit, sizes=given)
     if json:
         print_json(written.to_json())
         return
@@ -315,51 +299,17 @@ def _emit_dispatch(
     for_sizes = f"any {', '.join(free)}" if free else "the tuned sizes alone"
     fixed = f"; {', '.join(written.fixed)} written into the sources" if written.fixed else ""
     echo(f"kernel {written.kernel}: {len(written.variants)} variants for {for_sizes}{fixed}")
-    for name in written.files:
-        echo(str(written.folder / name))
+    echo("\n".join(str(written.folder / name) for name in written.files))
 
 
-def _emit_into(
-    path: Path,
-    max_error: float | Mapping[str, float] | None,
-    configuration: str,
-    json: bool,
-    given: Mapping[str, Any],
-) -> int:
-    """Write the program that was adopted with the types of the winner; return the exit code."""
-    from mptune.emit import select
-    from mptune.run import Run
-
-    if given["output"] is None:
-        raise MptuneError("--into needs --output, the file to write; of a folder the folder")
-    run = Run.load(path)
-    trial = select(run, max_error=max_error, configuration=configuration, kernel=None)
-    if trial is None:
-        asked = select(run, configuration=configuration, kernel=None) if configuration else None
-        _print_why_none(path, run, max_error, asked)
-        return 1
-    objective = run.objective if max_error is None else run.objective_within(max_error)
-    document = adopting.patched(run, trial, objective, given)
-    if json:
-        print_json(document)
-    else:
-        adopting.print_patched(document)
-    if document["within"] is not True:
-        print_error(adopting.why_not_within(document))
-    return 0 if document["within"] else 1
-
-
-def _print_why_none(path: Path, run: Run, max_error: float | Mapping[str, float] | None, asked: Trial | None) -> None:
-    """Say why a run has no winner, or why the configuration that was asked for is not within the limit given."""
-    objective = run.objective if max_error is None else run.objective_within(max_error)
-    if asked is not None and max_error is not None:
+def _why_none(run: Run, objective: Objective, asked: Trial | None) -> str:
+    """Return why a run has no winner, or why the configuration that was asked for is not within the limit given."""
+    if asked is not None:
         limits = ", ".join(f"{name} <= {limit:g}" for name, limit in objective.limits.items())
-        why = objective.judge(asked).message
-        print_error(f"{path}: {asked.configuration} is not known to keep {limits}: {why}")
-        return
+        return f"{asked.configuration} is not known to keep {limits}: {objective.judge(asked).message}"
     closest = objective.closest(run.trials)
     nearest = "none has an error" if closest is None else f"the closest: {objective.judge(closest).message}"
-    print_error(f"{path}: no trial satisfies the threshold; {nearest}")
+    return f"no trial satisfies the threshold; {nearest}"
 
 
 # -- further measurements ----------------------------------------------------------------------
@@ -376,55 +326,42 @@ def explain(run_file: Path, kernel: str | None, time_limit_s: float | None, json
     Each type is changed alone, one step wider and one step narrower. What the run did not measure is measured now, in
     turn with the winner, and becomes part of the run. Without a kernel to run, the stored trials are explained.
     """
+    from mptune.results.description import result_text
     from mptune.tuning.explain import explain as explain_run
 
     with counter("configurations measured") as count:
         found = explain_run(run_file, kernel, time_limit_s=time_limit_s, on_trial=count, on_warning=print_note)
     if json:
         print_json(found.to_json())
-    else:
-        _print_explanation(found)
-
-
-def _print_explanation(found: Explanation) -> None:
-    trial = found.trial
-    if trial is not None:
-        speedup = "" if math.isnan(found.run.speedup(trial)) else f", speedup {number(found.run.speedup(trial), 3)}"
+        return
+    if (trial := found.trial) is not None:
         what = "winner" if found.subject == "best" else "closest"
-        metric = found.run.info.metric
-        error = f"error {number(trial.error, 3)}{f' ({metric})' if metric else ''}"
-        echo(f"{click.style(found.run.kernel, bold=True)}, {what}: {number(trial.time_ms)} ms{speedup}, {error}")
+        echo(f"{click.style(found.run.kernel, bold=True)}, {what}: {result_text(found.run, trial)}")
         echo(wrapped(str(trial.configuration)) + "\n")
     for sentence in found.sentences:
         echo(wrapped(sentence))
     if found.changes:
-        echo("\n" + _changes(found))
+        echo()
+        print_table(_changes(found))
 
 
-def _changes(found: Explanation) -> str:
+def _changes(found: Explanation) -> list[dict[str, object]]:
     from mptune.tuning.explain import digits_text, percent
 
     is_costed = any(c.outcome is not None and not math.isnan(c.outcome.cost) for c in found.changes)
-    objective = (found.run.info.objective.metric,) if is_costed else ()
-    numbers = ("digits", "speed", *objective, "error")
-    rows: list[tuple[object, ...]] = []
+    rows = []
     for change in found.changes:
-        outcome = change.outcome
         speed, cost, error, feasible = "-", "-", f"breaks {change.broken}" if change.broken else "-", "-"
-        if outcome is not None:
-            interval = outcome.interval
-            speed = percent(outcome.speed)
-            speed += "" if interval is None else f" ({percent(interval[0])} to {percent(interval[1])})"
-            cost, error = percent(outcome.cost), outcome.error_text
-            feasible = "yes" if outcome.is_feasible else "no"
+        if (outcome := change.outcome) is not None:
+            ends = outcome.interval and map(percent, outcome.interval)
+            speed = percent(outcome.speed) + (f" ({' to '.join(ends)})" if ends else "")
+            cost, error, feasible = percent(outcome.cost), outcome.error_text, "yes" if outcome.is_feasible else "no"
         parameter = f"{change.parameter} ({', '.join(change.buffers)})" if change.buffers else change.parameter
-        costs = (cost,) if objective else ()
-        rows.append(
-            (parameter, change.before, change.after, digits_text(change.digits), speed, *costs, error, feasible)
-        )
-    # A constraint is text, which may be long and has to wrap.
-    right = numbers[:-1] if any(change.broken for change in found.changes) else numbers
-    return table(("parameter", "from", "to", *numbers, "feasible"), rows, right=right)
+        row: dict[str, object] = {"parameter": parameter, "from": change.before, "to": change.after}
+        row |= {"digits": digits_text(change.digits), "speed": speed}
+        row |= {found.run.info.objective.metric: cost} if is_costed else {}
+        rows.append({**row, "error": error, "feasible": feasible})
+    return rows
 
 
 @click.command()
@@ -432,21 +369,9 @@ def _changes(found: Explanation) -> str:
 @options.kernel_of_run
 @options.configuration
 @option("--inputs", "M", "How many further inputs, for each of the sizes.", default=59)
-@option(
-    "--size sizes",
-    "PRESET|NAME=VALUE,NAME=VALUE...",
-    "Verify at these sizes instead of the run's own.",
-    parse=options.parse_places,
-)
+@option("--size sizes", "PRESET|NAME=VALUE,NAME=VALUE...", "Verify at these sizes instead.", parse=options.parse_places)
 @options.as_json
-def verify(
-    run_file: Path,
-    kernel: str | None,
-    configuration: str,
-    inputs: int,
-    sizes: Sequence[str | Mapping[str, int]],
-    json: bool,
-) -> int:
+def verify(run_file: Path, kernel: str | None, configuration: str, json: bool, **given: Any) -> int:
     """Run the winner on inputs that nobody searched with.
 
     What is found at the run's own sizes is kept in the run file. Exit code 1: an input breaks an error limit.
@@ -455,25 +380,17 @@ def verify(
     from mptune.run import Run
     from mptune.tuning.verify import verify as verify_run
 
-    run = Run.load(run_file)
-    chosen = select(run, configuration=configuration, kernel=None) if configuration else None
-
+    chosen = select(Run.load(run_file), configuration=configuration, kernel=None) if configuration else None
     with counter("unseen inputs") as count:
-        found = verify_run(
-            run_file,
-            kernel,
-            configuration=None if chosen is None else chosen.configuration,
-            inputs=inputs,
-            sizes=sizes,
-            on_input=count,
-            on_warning=print_note,
-        )
-    if json:
-        print_json(found.to_json())
-    else:
-        _print_verification(found)
+        own = None if chosen is None else chosen.configuration
+        found = verify_run(run_file, kernel, configuration=own, on_input=count, on_warning=print_note, **given)
+    print_json(found.to_json()) if json else _print_verification(found)
     if not found.holds:
-        print_error(_broken(found))
+        broken = (case for case in found.cases if case.verified.violations)
+        worst = max(broken, key=lambda case: case.verified.worst_error)
+        failures = f" ({pairs(worst.failures)})" if worst.failures else ""
+        share = f"{worst.verified.violations:,} of {worst.verified.inputs:,} unseen inputs"
+        print_error(f"the limit is broken on {share} at {pairs(worst.sizes)}{failures}")
     elif found.is_kept:
         print_note(f"kept in {run_file}")
     return 0 if found.holds else 1
@@ -483,35 +400,22 @@ def _print_verification(found: Verification) -> None:
     run = found.run
     echo(f"{click.style(run.kernel, bold=True)} on {run.info.backend} ({run.info.device}), seed {run.info.seed}")
     echo(wrapped(str(found.trial.configuration)) + "\n")
-    columns = ("sizes", "inputs", "above the limit", "largest error", "on input")
-    echo(table(columns, [_case(case) for case in found.cases], right=columns[1:]) + "\n")
+    rows = []
     for case in found.cases:
-        where = "" if len(found.cases) == 1 else f"{pairs(case.sizes)}: "
+        verified, worst = case.verified, "-" if case.worst is None else str(case.worst.number + 1)
+        error = number(verified.worst_error, 3) if math.isfinite(verified.worst_error) else "failed"
+        known = {"above the limit": str(verified.violations), "largest error": error, "on input": worst}
+        row = {"sizes": pairs(case.sizes), "inputs": f"{verified.inputs:,}"}
+        rows.append(row | (known if verified.inputs else dict.fromkeys(known, "-")))
+    print_table(rows)
+    for case in found.cases:
+        place = "" if len(found.cases) == 1 else f"{pairs(case.sizes)}: "
         if text := found.words(case):
-            echo(wrapped(where + text))
+            echo(wrapped(place + text))
         if case.closest:
-            echo(wrapped(f"{where}closest to its limit: {case.closest}"))
+            echo(wrapped(f"{place}closest to its limit: {case.closest}"))
         for reason in case.unmade:
-            print_note(f"{where}inputs that could not be made: {reason}")
-
-
-def _case(case: Case) -> tuple[object, ...]:
-    verified = case.verified
-    if not verified.inputs:
-        return (pairs(case.sizes), "0", "-", "-", "-")
-    error = number(verified.worst_error, 3) if math.isfinite(verified.worst_error) else "failed"
-    where = "-" if case.worst is None else case.worst.number + 1
-    return (pairs(case.sizes), f"{verified.inputs:,}", verified.violations, error, where)
-
-
-def _broken(found: Verification) -> str:
-    broken = [case for case in found.cases if case.verified.violations]
-    worst = max(broken, key=lambda case: case.verified.worst_error)
-    failures = f" ({pairs(worst.failures)})" if worst.failures else ""
-    return (
-        f"the limit is broken on {worst.verified.violations:,} of {worst.verified.inputs:,} unseen inputs at "
-        f"{pairs(worst.sizes)}{failures}"
-    )
+            print_note(f"{place}inputs that could not be made: {reason}")
 
 
 # -- wisdom --------------------------------------------------------------------------------------
@@ -554,71 +458,48 @@ def _without_winner(known: KernelWisdom) -> str:
 
 def print_wisdom(found: Wisdom) -> None:
     """Print what is known of each kernel on each device: winner and baseline at each size, and errors by size."""
-    for index, known in enumerate(found.kernels):
-        if index:
-            echo()
+    for known in found.kernels:
         echo(f"{click.style(plain(known.kernel), bold=True)} on {known.backend} ({known.device}, {known.architecture})")
         echo(f"{_runs(known)}, errors by {known.metric}\n")
-        rows = [row for record in known.tuned for row in _winner_and_baseline(record)]
-        columns = ("sizes", "error limit", "", "time (ms)", "speedup", "error", "unseen", "kept", "configuration")
-        echo(table(columns, rows, right=("time (ms)", "speedup", "error", "unseen", "kept")))
+        print_table(list(_winners_and_baselines(known)))
         if note := _without_winner(known):
-            echo(f"\n{note}")
+            echo(f"{note}\n")
         if errors := _errors_by_size(known):
-            echo("\n" + errors)
+            print_table(errors)
 
 
-def _winner_and_baseline(record: AtSize) -> list[tuple[object, ...]]:
-    """Return winner and baseline; what is said of both stands in the first row."""
-    limits = ", ".join(
-        f"{name.removeprefix('error').removeprefix('.')} {limit:g}".strip() for name, limit in record.threshold.items()
-    )
-    size, limit, kept = pairs(record.place), limits, str(len(record.configurations))
-    rows: list[tuple[object, ...]] = []
-    for role, timed in (("best", record.best), ("baseline", record.baseline)):
-        if timed is None or (role == "baseline" and timed is record.best):
-            continue
-        what = "best, baseline" if timed.is_best and timed.is_baseline else role
-        numbers = (number(timed.time_ms), _speedup(timed), number(timed.errors.worst.get("error"), 3), timed.unseen)
-        rows.append((size, limit, what, *numbers, kept, timed.configuration))
-        size = limit = kept = ""
-    return rows
+def _winners_and_baselines(known: KernelWisdom) -> Iterator[dict[str, object]]:
+    """Yield winner and baseline at each size; what is said of both stands in the first row."""
+    for record in known.tuned:
+        limits = {name.removeprefix("error").removeprefix("."): limit for name, limit in record.threshold.items()}
+        text = ", ".join(f"{name} {limit:g}".strip() for name, limit in limits.items())
+        head, kept = {"sizes": pairs(record.place), "error limit": text}, str(len(record.configurations))
+        roles = {"best": record.best, "baseline": record.baseline}
+        if record.best is not None and record.best is record.baseline:
+            roles = {"best, baseline": record.best}
+        for role, timed in roles.items():
+            if timed is not None:
+                speedup = number(timed.speedup, 3)
+                if timed.interval is not None and not timed.is_baseline:
+                    speedup += f" ({timed.interval[0]:.3g} to {timed.interval[1]:.3g})"
+                error = number(timed.errors.worst.get("error"), 3)
+                row = {**head, "": role, "time (ms)": number(timed.time_ms), "speedup": speedup, "error": error}
+                yield {**row, "unseen": timed.unseen, "kept": kept, "configuration": timed.configuration}
+                head, kept = {"sizes": "", "error limit": ""}, ""
 
 
-def _speedup(timed: Timed) -> str:
-    if timed.interval is None or timed.is_baseline:
-        return number(timed.speedup, 3)
-    return f"{number(timed.speedup, 3)} ({timed.interval[0]:.3g} to {timed.interval[1]:.3g})"
-
-
-def _errors_by_size(known: KernelWisdom) -> str:
-    """Return the errors of the winners' and the baselines' types at each size, with how they grow."""
-    from mptune.wisdom.error_growth import SizedError, as_zero_in, fitted
-
-    wanted = {
-        known.signature_of(timed.configuration): None
-        for record in known.tuned
-        for timed in (record.best, record.baseline)
-        if timed is not None
-    }
-    sizes = {tuple(sorted(record.place.items())): None for record in known.tuned}
-    has_one_form = len({tuple(sorted(record.form.items())) for record in known.tuned}) == 1
-    rows: list[tuple[object, ...]] = []
-    for signature in wanted:
-        points: dict[tuple[tuple[str, int], ...], SizedError] = {}
+def _errors_by_size(known: KernelWisdom) -> list[dict[str, str]]:
+    """Return the errors of the winners' and the baselines' types at each size."""
+    timed = (timed for record in known.tuned for timed in (record.best, record.baseline) if timed is not None)
+    places = dict.fromkeys(f"error at {pairs(record.place)}" for record in known.tuned)
+    rows = []
+    for signature in dict.fromkeys(known.signature_of(each.configuration) for each in timed):
+        worst: dict[str, float] = {}
         for record in known.tuned:
-            errors = record.signatures.get(signature)
+            errors, place = record.signatures.get(signature), f"error at {pairs(record.place)}"
             if errors is not None and "error" in errors.worst:
-                at = tuple(sorted(record.place.items()))
-                worst, zero = errors.worst["error"], as_zero_in(signature)
-                point = SizedError(record.sizes, worst, errors.draws, errors.mean, errors.rounded, zero)
-                points[at] = max(points.get(at, point), point, key=lambda each: each.worst)
-        if not points:
-            continue
-        cells = [number(points[at].worst, 3) if at in points else "-" for at in sizes]
-        growth = fitted([*points.values()])
-        is_told = len(points) > 1 and has_one_form and math.isfinite(growth.slopes.max())
-        slope = f"{growth.slopes.max():.2f}" if is_told else "-"
-        rows.append((*cells, slope, ", ".join(f"{n}={v}" for n, v in zip(known.signature, signature, strict=True))))
-    columns = [f"error at {pairs(dict(at))}" for at in sizes]
-    return table((*columns, "slope at most", "types"), rows, right=(*columns, "slope at most")) if rows else ""
+                worst[place] = max(worst.get(place, 0.0), errors.worst["error"])
+        types = ", ".join(f"{name}={value}" for name, value in zip(known.signature, signature, strict=True))
+        row = {place: number(worst.get(place), 3) for place in places}
+        rows += [{**row, "types": types}] if worst else []
+    return rows

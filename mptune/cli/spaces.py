@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mptune.cli import options
-from mptune.cli.display import counter, echo, print_error, print_json, print_note, table
+from mptune.cli.display import counter, echo, print_described, print_error, print_json, print_note, print_table
 from mptune.cli.options import option
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.markup import number
+from mptune.markup import Description, Table, number
 
 if TYPE_CHECKING:
     from mptune.run import Run
@@ -49,14 +49,10 @@ def simulate(space: Path, strategy_options: Mapping[str, str], json: bool, **giv
     run = read_run(space)
     document = simulate_space(run, options=strategy_options, **given).to_json()
     _print_what_runs_are([space], [run], **given)
-    if json:
-        print_json(document)
-    else:
-        _print_simulation(document)
+    print_json(document) if json else _print_simulation(document)
     if document["optimum"] is None:
         print_error(_why_nothing(**given))
-        return 1
-    return 0
+    return 1 if document["optimum"] is None else 0
 
 
 def _print_simulation(document: Mapping[str, Any]) -> None:
@@ -67,18 +63,18 @@ def _print_simulation(document: Mapping[str, Any]) -> None:
     echo(f"{document['space']}: {document['configurations']:,} configurations, optimum {found}")
     if several := document.get("objectives", ()):
         echo(f"objectives {', '.join(several)}: best and optimum are of {several[0]}, the hypervolume is the front's")
-    rows = []
+    rows, best_column = [], f"best ({unit})" if unit else "best"
     for run in document["runs"]:
         best = next((value for value in reversed(run["best"]) if value is not None), math.nan)
         has_found = not math.isnan(best) or optimum is None
         # A run without anything feasible counts with the worst feasible value, and as no nearer than that.
         distance = abs((best if has_found else document["worst"]) - optimum) / abs(optimum) if optimum else math.nan
-        distance = distance if has_found else max(1.0, distance)
-        row = (run["seed"], len(run["best"]), number(best, 6), _percent(distance) + _MARK * (not has_found))
-        rows.append((*row, *(f"{number(100 * share[-1], 4)} %" for share in [run.get("hypervolume")] if share)))
-    share = ("of the hypervolume",) if several else ()
-    columns = ("seed", "evaluations", f"best ({unit})" if unit else "best", "from the optimum", *share)
-    echo(table(columns, rows, right=columns))
+        row = {"seed": run["seed"], "evaluations": len(run["best"]), best_column: number(best, 6)}
+        row["from the optimum"] = _percent(distance if has_found else max(1.0, distance)) + _MARK * (not has_found)
+        if several:
+            row["of the hypervolume"] = _percent(run["hypervolume"][-1], 4)
+        rows.append(row)
+    print_table(rows)
     end = document["distances"][-1]
     if len(rows) > 1 and optimum is not None:
         what = "of the hypervolume missing" if several else "from the optimum"
@@ -86,11 +82,8 @@ def _print_simulation(document: Mapping[str, Any]) -> None:
     if end["nothing_feasible"] and optimum is not None:
         echo(_NOTHING_YET)
     if used := [run["sources"] for run in document["runs"] if run.get("sources")]:
-        found_in = sources_table(used)
-        echo(table(found_in.columns, found_in.rows, right=found_in.right))
-        for use in used[0]:
-            if use["remark"]:
-                echo(f"{use['source']}: {use['remark']}")
+        remarks = tuple(f"{use['source']}: {use['remark']}" for use in used[0] if use["remark"])
+        print_described(Description("", tables=(sources_table(used),), remarks=remarks))
     echo(f"{document['strategy']}: {document['overhead_ms_per_evaluation']:.2f} ms per evaluation spent searching")
 
 
@@ -131,13 +124,12 @@ def compare(
     if json:
         print_json(comparison.to_json())
     elif comparison.spaces:
-        _print_comparison(comparison)
+        print_described(_described(comparison))
     if not comparison.spaces:
         print_error(_why_nothing(**given))
-        return 1
-    if comparison.infeasible:
+    elif comparison.infeasible:
         print_note(f"left out, as {_why_nothing(**given)}: {', '.join(comparison.infeasible)}")
-    return 0
+    return 0 if comparison.spaces else 1
 
 
 def _options_by_strategy(texts: Sequence[str], strategies: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -181,7 +173,8 @@ def _why_nothing(*, max_error: Any, constraints: Sequence[str], **_: Any) -> str
     return "no recorded configuration has a finite value of the objective"
 
 
-def _print_comparison(comparison: Comparison) -> None:
+def _described(comparison: Comparison) -> Description:
+    """Return how strategies compare: by space, in all, and each with each other."""
     from mptune.tuning.comparison import SMALLEST_DISTANCE, WITHIN
 
     names, first, last = comparison.strategies, comparison.checkpoints[0], comparison.checkpoints[-1]
@@ -189,29 +182,21 @@ def _print_comparison(comparison: Comparison) -> None:
     several = comparison.simulations[0].objective.also
     distance = "share of the front's hypervolume that is missing" if several else "distance from the optimum"
     runs = f"{len(comparison.simulations[0].runs)} runs of {comparison.budget} evaluations each"
-    echo(f"{runs}; {distance}, mean over runs {when}\n")
 
     figures = zip(comparison.spaces, comparison.mean_distances(), comparison.without_feasible(), strict=True)
-    rows = [
+    means = [
         (space, *(_percent(value) + _MARK * bool(share) for value, share in zip(values, shares, strict=True)))
         for space, values, shares in figures
     ]
-    if len(rows) > 1:
+    if len(means) > 1:
         least = f"geometric mean of at least {_percent(SMALLEST_DISTANCE)}"
-        rows.append((least, *map(_percent, comparison.geometric_means())))
-    echo(table(("space", *names), rows, right=names))
-
-    echo(f"\nafter {last} evaluations: median over runs (quartiles)")
-    rows = [
+        means.append((least, *map(_percent, comparison.geometric_means())))
+    medians = [
         (space, *(_quartiles(comparison.simulation(space, name).summary()[-1]) for name in names))
         for space in comparison.spaces
     ]
-    echo(table(("space", *names), rows, right=names))
-    if comparison.without_feasible().any():
-        echo(_NOTHING_YET)
-
     columns = ("deviation factor", *(f"within {d:.0%}" for d in WITHIN), "best at end", "ms per evaluation")
-    rows = [
+    overall = [
         (
             row["strategy"],
             number(row["mean_deviation_factor"], 3),
@@ -221,16 +206,19 @@ def _print_comparison(comparison: Comparison) -> None:
         )
         for row in comparison.overall()
     ]
-    echo("\n" + table(("strategy", *columns), rows, right=columns))
-    echo("deviation factor: a strategy's distance divided by the mean of all strategies'; below 1 is better than that")
-
-    if len(names) > 1:
-        wins = comparison.win_probabilities().mean(axis=0)
-        rows = [
-            (name, *("" if i == j else f"{wins[i, j]:.0%}" for j in range(len(names)))) for i, name in enumerate(names)
-        ]
-        echo("\nprobability that a run of the row's strategy ends better than one of the column's")
-        echo(table(("", *names), rows, right=names))
+    wins = comparison.win_probabilities().mean(axis=0)
+    won = [(name, *("" if i == j else f"{wins[i, j]:.0%}" for j in range(len(names)))) for i, name in enumerate(names)]
+    after = f"after {last} evaluations: median over runs (quartiles)"
+    ends = "probability that a run of the row's strategy ends better than one of the column's"
+    tables = [
+        Table(("space", *names), tuple(means), f"{runs}; {distance}, mean over runs {when}"),
+        Table(("space", *names), tuple(medians), after),
+        Table(("strategy", *columns), tuple(overall)),
+        *([Table(("", *names), tuple(won), ends)] if len(names) > 1 else []),
+    ]
+    remarks = ["deviation factor: distance divided by the mean of all strategies'; below 1 is better than that"]
+    remarks += [_NOTHING_YET] if comparison.without_feasible().any() else []
+    return Description("", tables=tuple(tables), remarks=tuple(remarks))
 
 
 def _quartiles(end: Mapping[str, Any]) -> str:

@@ -7,7 +7,6 @@ import os
 import shlex
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -16,34 +15,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mptune.cli import adopting, options
-from mptune.cli.display import echo, print_error, print_json, print_note, print_run, table
+from mptune.cli.display import echo, print_described, print_error, print_json, print_note, print_run
 from mptune.cli.options import option
-from mptune.errors import MptuneError, UnknownNameError
-from mptune.markup import number, pairs, plain
+from mptune.errors import UnknownNameError
+from mptune.markup import Description, number, pairs
 
 if TYPE_CHECKING:
-    from rich.console import Group
-    from rich.live import Live
-
     from mptune.run import Run
     from mptune.tuning import Progress
 
 __all__ = ["tune"]
 
 
-def _compilers(text: str | None) -> int | None:
-    """Read a number; a compiler's name is a likely mistake."""
-    try:
-        return None if text is None else int(text)
-    except ValueError:
-        raise MptuneError(f"--compilers {text!r}: expected a number; --compiler chooses which compiler") from None
-
-
 @click.command(cls=options.WithArguments)
-@options.kernels_or_program
+@click.argument("kernel", metavar="KERNEL|FILE.py|DIR|PROGRAM.cu...", nargs=-1, required=True)
 @options.backend
 @options.size
-@options.several_sizes
+@option(
+    "--sizes several_sizes",
+    "NAME=A,B,...|NAME=A:B:COUNT...",
+    "Tune for each of these sizes, or for so many at equal ratios, under one budget.",
+)
 @options.goals
 @option(
     "--metric",
@@ -78,16 +70,15 @@ def _compilers(text: str | None) -> int | None:
 @option("--verify", "N", "Verify the result on this many unseen inputs, time permitting; 0 for none.", default=20)
 @option("--workers", "N", "Use this many of the machine's devices at the same time.", default=1)
 @option("--scheduler", "ADDRESS", "Use the devices of the workers of this Dask scheduler.")
-@option(
-    "--compilers",
-    "N",
-    "Compile this many configurations ahead at the same time.",
-    type=str,
-    parse=_compilers,
-    show_default="one per core",
-)
+@option("--compilers", "N", "Compile this many configurations ahead at the same time.", show_default="one per core")
 @options.sources
-@options.first
+@option(
+    "--first",
+    "FILE|NAME=VALUE,...",
+    "Evaluate this configuration before any other: values of parameters, or the best of a run file or of JSON.",
+    multiple=True,
+    parse=lambda texts: tuple(map(options.parse_first, texts)),
+)
 @option("--from-all", "", "Start from every run that fits in the folder of the run file.")
 @option("--output -o", "RUN.db", "Run file; with --sizes one for each, called after it.", show_default="runs/KERNEL.db")
 @option("--resume", "", "Continue the run in the run file.")
@@ -123,44 +114,67 @@ def tune(
     _check_names(given)
 
     from mptune.run import Run
+    from mptune.show.progress import ProgressView
     from mptune.tuning import TuneSettings, tune_sizes
     from mptune.tuning import tune as tune_kernel
+    from mptune.tuning.sizes import sizes_together
 
-    together = options.ready_sizes(definition, preset, sizes, several_sizes)
+    together = sizes_together(definition, several_sizes, preset, sizes) if several_sizes else []
     path, files = _run_files(definition.name, together, output, resume)
     knowledge = path.parent if from_all else None
     settings = TuneSettings(size=preset, sizes=sizes, limits=trial_limit, knowledge=knowledge, **given)
     for each in files:
         if resume and not each.exists():
             print_note(f"{each} does not exist: starting a new run")
-    how: dict[str, Any] = {"output": path, "resume": resume, "command": shlex.join(["mptune", *sys.argv[1:]])}
+    view = ProgressView(
+        settings.time_limit_s, is_live=sys.stderr.isatty(), is_quiet=quiet or json or (log and not sys.stderr.isatty())
+    )
+    warned = set[str]()
 
     def report(runs: Sequence[Run]) -> int:
         return _report_sizes(runs, together, files, json) if together else _report(runs[0], path, json)
 
+    def on_warning(message: str) -> None:
+        print_note(f"warning: {message}")
+
+    def on_size(sizes: Mapping[str, int], budget: int) -> None:
+        view.begin(sizes)
+        print_note(f"{pairs(sizes)}: up to {budget} evaluations")
+
     try:
-        with LiveView(settings.time_limit_s, log=log, is_quiet=quiet or json) as view, interruption() as after_trial:
+        with view, interruption() as after_trial:
 
-            def listen(show: Callable[[Progress], None]) -> Callable[[Progress], None]:
-                def told(progress: Progress) -> None:
-                    show(progress)
-                    after_trial()
+            def on_progress(progress: Progress) -> None:
+                view(progress)
+                if log:
+                    echo(_log_line(view.trials, progress), err=True)
+                for warning in progress.trial.warnings:
+                    if warning not in warned:
+                        warned.add(warning)
+                        on_warning(warning)
+                after_trial()
 
-                return told
+            def on_verification(progress: Progress) -> None:
+                view.verify(progress)
+                after_trial()
 
-            how |= {"on_progress": listen(view.update), "on_verification": listen(view.verify)}
-            how |= {"on_warning": lambda message: print_note(f"warning: {message}")}
+            how: dict[str, Any] = {"output": path, "resume": resume, "on_warning": on_warning}
+            how |= {"on_progress": on_progress, "on_verification": on_verification, "command": _command()}
             if together:
-                runs = tune_sizes(definition, several_sizes, settings, on_size=view.begin, **how)
+                runs = tune_sizes(definition, several_sizes, settings, on_size=on_size, **how)
             else:
                 runs = [tune_kernel(definition, settings, **how)]
     except KeyboardInterrupt:
         if any(each.exists() for each in files):
             report([Run.load(each) for each in files if each.exists()])
             more = (() if resume else ("--resume",)) + (() if output else ("--output", str(path)))
-            print_note(f"to go on: {shlex.join(['mptune', *sys.argv[1:], *more])}")
+            print_note(f"to go on: {_command(*more)}")
         raise
     return report(runs)
+
+
+def _command(*more: str) -> str:
+    return shlex.join(["mptune", *sys.argv[1:], *more])
 
 
 def _run_files(
@@ -197,10 +211,7 @@ def _check_names(given: Mapping[str, Any]) -> None:
 
 def _report(run: Run, path: Path, json: bool) -> int:
     """Print what was found; return the exit code."""
-    if json:
-        print_json(run.summary())
-    else:
-        print_run(run, is_live=True)
+    print_json(run.summary()) if json else print_run(run, is_live=True)
     if run.best is None:
         print_error(run.describe().verdict)
     print_note(f"run file: {path}")
@@ -214,26 +225,22 @@ def _report_sizes(runs: Sequence[Run], together: Sequence[Mapping[str, int]], fi
     names, evaluations = list(together[0]), sum(run.evaluations for run in runs)
     run_at = {tuple(run.info.sizes[name] for name in names): run for run in runs}
     tuned = {pairs(sizes): run_at.get(tuple(sizes.values())) for sizes in together}
+    of_file = {str(path): run for path, run in zip(files, tuned.values(), strict=True) if run is not None}
     if json:
-        results = [
-            {"run_file": str(path), "result": run.summary()}
-            for path, run in zip(files, tuned.values(), strict=True)
-            if run is not None
-        ]
+        results = [{"run_file": path, "result": run.summary()} for path, run in of_file.items()]
         document = {"sizes": {name: [sizes[name] for sizes in together] for name in names}, "runs": results}
         print_json({"kernel": runs[0].kernel if runs else None, "evaluations": evaluations, **document})
     elif runs:
-        found, first = compare_runs(tuned), runs[0].describe()
+        first = runs[0].describe()
         echo(first.title.partition(", sizes ")[0])
         echo(f"threshold {first.text('threshold')}, {evaluations} evaluations\n")
-        echo(table(found.columns, found.rows, right=found.right) + "\n")
+        print_described(Description("", tables=(compare_runs(tuned),)))
     for label, run in tuned.items():
-        if run is None:
-            print_error(f"{label}: was not begun; go on with --resume")
-        elif run.best is None:
-            print_error(f"{label}: {run.describe().verdict}")
+        if run is None or run.best is None:
+            why = "was not begun; go on with --resume" if run is None else run.describe().verdict
+            print_error(f"{label}: {why}")
     print_note(f"run files: {', '.join(map(str, files))}")
-    found_in = [str(path) for path, run in zip(files, tuned.values(), strict=True) if run and run.best is not None]
+    found_in = [path for path, run in of_file.items() if run.best is not None]
     if found_in and runs[0].info.objective.is_time and not runs[0].info.objective.constraints:
         words = ["mptune", "wisdom", *found_in, "-o", f"{runs[0].kernel}.wisdom.json"]
         print_note(f"for any size: {shlex.join(words)}")
@@ -243,91 +250,7 @@ def _report_sizes(runs: Sequence[Run], together: Sequence[Mapping[str, int]], fi
 # -- while it runs -------------------------------------------------------------------------------
 
 
-class LiveView:
-    """What a tuning run shows on standard error: on a terminal a view updated in place, elsewhere a line a minute.
-
-    Args:
-        time_limit_s: no evaluation starts after that.
-        log: whether to print a line for each trial.
-        is_quiet: whether to show neither view nor lines of progress.
-        clock: time in seconds.
-    """
-
-    def __init__(
-        self,
-        time_limit_s: float | None = None,
-        *,
-        log: bool = False,
-        is_quiet: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        from mptune.show.progress import ProgressLines
-
-        self._lines = ProgressLines(time_limit_s, clock=clock, is_quiet=is_quiet or log or sys.stderr.isatty())
-        self._is_quiet = is_quiet
-        self._log = log
-        self._trials = 0
-        self._next_view_s = 0.0
-        self._live: Live | None = None
-        self._warned: set[str] = set()
-
-    def __enter__(self) -> LiveView:
-        if sys.stderr.isatty() and not self._is_quiet:
-            from rich.console import Console
-            from rich.live import Live
-
-            console = Console(stderr=True, highlight=False)
-            self._live = Live("preparing inputs and reference", console=console, refresh_per_second=8, transient=True)
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-
-    def begin(self, sizes: Mapping[str, int], budget: int) -> None:
-        """Say which of several sizes is tuned next."""
-        self._trials = 0
-        self._lines.begin(sizes)
-        print_note(f"{pairs(sizes)}: up to {budget} evaluations")
-
-    def update(self, progress: Progress) -> None:
-        """Show the latest trial, each warning the first time it comes, and where the run stands."""
-        self._trials += 1
-        self._lines(progress)
-        if self._log:
-            echo(_log_line(self._trials, progress), err=True)
-        for warning in progress.trial.warnings:
-            if warning not in self._warned:
-                self._warned.add(warning)
-                print_note(f"warning: {warning}")
-        if self._live is None or (start := time.monotonic()) < self._next_view_s:
-            return
-        self._live.update(self._view(progress))
-        # The view looks at all trials: with many of them, it must not take more than one twentieth of the time.
-        took_s = time.monotonic() - start
-        self._next_view_s = start + took_s + max(0.1, 20 * took_s)
-
-    def verify(self, progress: Progress) -> None:
-        """Show on how many unseen inputs a trial has been verified."""
-        if self._live is not None:
-            unseen = progress.trial.measurement.metrics.get("unseen_inputs", 0)
-            self._live.update(f"verification: {unseen:.0f} unseen inputs, {progress.trial.configuration}")
-
-    def _view(self, progress: Progress) -> Group:
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.text import Text
-
-        run, (stands, found) = progress.run(), self._lines.stands(progress)
-        budget = min(progress.budget, run.info.configurations or progress.budget)
-        ahead = (f"compiling ahead: {configuration}" for configuration in progress.ahead)
-        return Group(
-            Text(stands),
-            ProgressBar(budget, min(run.evaluations, budget), width=60),
-            Text(plain(found)),
-            *(Text(plain(line), "dim", no_wrap=True, overflow="ellipsis") for line in (pairs(run.statuses), *ahead)),
-        )
+# -- while it runs -------------------------------------------------------------------------------
 
 
 def _log_line(count: int, progress: Progress) -> str:

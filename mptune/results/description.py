@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from mptune.run import Run
 
 __all__ = [
-    "compare_runs", "comparison", "describe", "describe_front", "errors_text", "facts", "few_names", "result_text",
-    "sources_table", "spent_s", "types_text", "verified_text", "why_fewer",
+    "compare_runs", "comparison", "describe", "describe_front", "facts", "few_names", "result_text", "sources_table",
+    "spent_s", "verified_text", "why_fewer",
 ]  # fmt: skip
 
 
@@ -59,17 +59,17 @@ def describe(run: Run) -> Description:
 
 def result_text(run: Run, trial: Trial) -> str:
     """Return time, speedup and errors of a trial in one line."""
-    return f"{number(trial.time_ms)} ms, speedup {run.speedup_text(trial)}, {errors_text(run, trial)}"
+    return f"{number(trial.time_ms)} ms, speedup {run.speedup_text(trial)}, {_errors_text(run, trial)}"
 
 
-def errors_text(run: Run, trial: Trial) -> str:
+def _errors_text(run: Run, trial: Trial) -> str:
     """Return the error of a trial, or all those that have thresholds of their own."""
     if not _further_limits(run):
         return f"error {number(trial.error, 3)}"
     return ", ".join(f"{run.info.measured_by(n)} {number(trial.metric(n), 3)}" for n in run.objective.limits)
 
 
-def types_text(run: Run, trial: Trial) -> str:
+def _types_text(run: Run, trial: Trial) -> str:
     """Return the types of a trial: "fp32 everywhere", or "fp64 for a_type, fp32 for x_type, y_type, fast functions"."""
     buffers, by_type = run.info.buffers, dict[str, list[str]]()
     for name in dict.fromkeys((*(p.name for p in run.info.parameters if p.kind == "precision"), *buffers)):
@@ -88,7 +88,7 @@ def types_text(run: Run, trial: Trial) -> str:
 def _won(run: Run, best: Trial) -> str:
     objective, verified = run.info.objective, run.verified(best)
     others = "" if objective.metric == "time_ms" else f"{objective.metric} {number(objective.value(best))}, "
-    text = f"{types_text(run, best)}: {others}{result_text(run, best)}"
+    text = f"{_types_text(run, best)}: {others}{result_text(run, best)}"
     if verified is not None:
         limit = limit_of(objective)
         return f"{text}, {f'within {limit} ' if limit else ''}on {verified.held}"
@@ -101,26 +101,26 @@ def _no_narrower(run: Run, best: Trial) -> str:
     if not fixed or not best.configuration.is_among(fixed):
         return ""
     better, most = ("faster", "fastest") if objective.is_time else ("better", "best")
-    limits = run.info.limits_text()
-    narrower = [trial for trial in run.trials if trial.is_valid and not trial.configuration.is_among(fixed)]
+    tried = [trial for trial in run.trials if not trial.configuration.is_among(fixed)]
+    narrower = [trial for trial in tried if trial.is_valid]
     second = objective.best(narrower)
     surely = "surely " if objective.is_time and second is not None and run.speedup(second) > 1 else ""
-    text = f"no narrower types were {surely}{better}{f' within {limits}' if limits else ''}: {_won(run, best)}"
+    within = f" within {limits}" if (limits := run.info.limits_text()) else ""
+    parts = [f"no narrower types were {surely}{better}{within}: {_won(run, best)}"]
     if second is not None:
-        text += f"; the {most} of them: {types_text(run, second)}, {result_text(run, second)}"
+        parts.append(f"the {most} of them: {_types_text(run, second)}, {result_text(run, second)}")
     others = [trial for trial in narrower if not objective.is_feasible(trial)]
-    sign, least = (1, objective.value(best)) if objective.minimise else (-1, -objective.value(best))
-    is_better = (lambda t: run.speedup(t) > 1) if objective.is_time else (lambda t: sign * objective.value(t) < least)
-    faster = list(filter(is_better, others))
+    sign = 1 if objective.minimise else -1
+    faster = [t for t in others if sign * objective.value(t) < sign * objective.value(best)]
     if (closest := objective.closest(faster or others)) is not None:
         is_inaccurate = objective.error_excess(closest) > 0
         over = "over the limit" if is_inaccurate else f"against a constraint ({closest.message})"
         what = f"{better} but {over}" if faster else f"the closest to the {'limit' if is_inaccurate else 'constraints'}"
-        text += f"; {what}: {types_text(run, closest)}, {result_text(run, closest)}"
+        parts.append(f"{what}: {_types_text(run, closest)}, {result_text(run, closest)}")
     if not narrower:
-        count = sum(not trial.configuration.is_among(fixed) for trial in run.trials)
-        text += f"; none of the {count} configurations with narrower types ran" if count else "; none was tried"
-    return text
+        count = f"none of the {len(tried)} configurations with narrower types ran"
+        parts.append(count if tried else "none was tried")
+    return "; ".join(parts)
 
 
 def _verdict(run: Run) -> str:
@@ -133,7 +133,7 @@ def _verdict(run: Run) -> str:
         return f"none of {len(run.trials)} configurations gave outputs that can be judged: {pairs(run.statuses)}"
     if closest.status is Status.VIOLATION:
         return f"no configuration satisfies every constraint; the closest: {closest.message} ({closest.configuration})"
-    nearest = f"the closest has {errors_text(run, closest)}: {closest.configuration}"
+    nearest = f"the closest has {_errors_text(run, closest)}: {closest.configuration}"
     if isinstance(objective.threshold, Mapping):
         broken = objective.binding(closest)
         nearest += f"; {run.info.measured_by(broken)} exceeds its limit of {objective.limits[broken]:g} most"
@@ -142,7 +142,7 @@ def _verdict(run: Run) -> str:
     if fixed and widest and all(objective.error_excess(trial) > 0 for trial in widest):
         values = ((p.name, value) for p in run.info.parameters for value in p.values)
         is_widest = not any(beyond_baseline({name: value}, fixed) for name, value in values)
-        least = errors_text(run, min(widest, key=objective.error_excess))
+        least = _errors_text(run, min(widest, key=objective.error_excess))
         which = "the widest types themselves" if is_widest else "plain types"
         nearest += f"; {which} do not meet it, at best with {least}"
         if is_widest:
@@ -221,22 +221,26 @@ def _spent(run: Run) -> str:
 
 
 def comparison(run: Run, trials: Mapping[str, Trial]) -> Table:
-    """Return some trials side by side, by name: what was measured, then the values of their parameters."""
+    """Return some trials side by side, by name: what was measured, then the values of their parameters.
+
+    Of an application, a parameter has the buffers of its type in brackets.
+    """
+    info, of = run.info, list(trials.values())
     read = dict.fromkeys((*run.objective.metrics, *sorted(run.objective.names | run.objective.constraint_names)))
     others = [metric for metric in read if metric not in ("time_ms", "error", "memory_bytes")]
     rows: list[tuple[object, ...]] = [
-        *((metric, *(number(run.metric_of(t, metric)) for t in trials.values())) for metric in others),
-        ("time (ms)", *(number(t.time_ms) for t in trials.values())),
-        ("speedup", *(run.speedup_text(t) for t in trials.values())),
-        ("error", *(number(t.error, 3) for t in trials.values())),
-        *((name, *(number(t.metric(metric), 3) for t in trials.values())) for metric, name in _errors(run)),
-        ("memory (MB)", *(number(t.metric("memory_bytes") / 1e6) for t in trials.values())),
+        *((metric, *(number(run.metric_of(t, metric)) for t in of)) for metric in others),
+        ("time (ms)", *(number(t.time_ms) for t in of)),
+        ("speedup", *map(run.speedup_text, of)),
+        ("error", *(number(t.error, 3) for t in of)),
+        *((name, *(number(t.metric(metric), 3) for t in of)) for metric, name in _errors(run)),
+        ("memory (MB)", *(number(t.metric("memory_bytes") / 1e6) for t in of)),
     ]
-    if run.info.is_of_application:
-        rows += _parts(run, trials)
-    else:
-        rows += ((name, *(t.configuration.get(name) for t in trials.values())) for name in run.parameter_names)
-    return Table(("", *trials), tuple(rows) if trials else (), right=tuple(trials))
+    for name in dict.fromkeys((*run.parameter_names, *(what for what in info.buffers.values() if what in PRECISIONS))):
+        buffers = info.buffers_of(name)
+        called = f"{name} ({few_names(buffers)})" if buffers else name
+        rows.append((called, *(t.configuration.get(name, name if buffers else None) for t in of)))
+    return Table(("", *trials), tuple(rows) if trials else ())
 
 
 def _further_limits(run: Run) -> list[str]:
@@ -250,27 +254,6 @@ def _errors(run: Run) -> list[tuple[str, str]]:
     return [(name, measure) for measure, name in by_measure.items()] if len(by_measure) > 1 else []
 
 
-def _parts(run: Run, trials: Mapping[str, Trial]) -> Iterator[tuple[object, ...]]:
-    """Yield the rows of an application: the types of its buffers, the steps' choices, the parameters of each kernel."""
-    info = run.info
-    fixed = [what for what in dict.fromkeys(info.buffers.values()) if what in PRECISIONS]
-    groups: dict[str, list[str]] = {"types of buffers": [], "choices": []}
-    for name in (*run.parameter_names, *fixed):
-        kernel = name.rpartition(".")[0]
-        is_type = bool(info.buffers_of(name)) or not info.buffers
-        group = f"kernel {kernel}" if kernel else "types of buffers" if is_type else "choices"
-        groups.setdefault(group, []).append(name)
-    types = {p.name for p in info.parameters if p.kind in ("precision", "policy")}
-    for group, names in groups.items():
-        if names:
-            yield (group, *("" for _ in trials))
-        for name in sorted(names, key=lambda name: name not in types):
-            kernel, _, own = name.rpartition(".")
-            buffers = info.buffers_of(name)
-            called = own if kernel or not buffers else f"{own} ({few_names(buffers)})"
-            yield (f"  {called}", *(t.configuration.get(name, name) for t in trials.values()))
-
-
 def few_names(names: Sequence[str], most: int = 3) -> str:
     """Return some names; of many, the first few."""
     more = len(names) - most
@@ -278,63 +261,52 @@ def few_names(names: Sequence[str], most: int = 3) -> str:
 
 
 def _times(run: Run, trials: Mapping[str, Trial]) -> Table | None:
-    """Return where the time of a run of each trial went, by kernel."""
     known = {name: times for name, trial in trials.items() if (times := kernel_times(trial))}
     if not known or not run.info.is_of_application:
         return None
-    columns: list[str] = []
-    rows: dict[str, list[object]] = {kernel: [] for times in known.values() for kernel in times}
-    rows |= {HOST: [], "all": []}
+    shown: dict[str, dict[str, tuple[object, ...]]] = {}
+    parts: dict[str, tuple[float, object]]
     for name, times in known.items():
-        columns += [f"{name} (ms)", "share", "launches"]
-        host = host_ms(trials[name])
-        total = host + math.fsum(each.time_ms for each in times.values())
-        for row, cells in rows.items():
-            one = times.get(row)
-            time_ms = {HOST: host, "all": total}.get(row, one.time_ms if one else math.nan)
-            launches = one.launches if one else sum(each.launches for each in times.values()) if row == "all" else "-"
-            cells += [number(time_ms), f"{time_ms / total:.0%}" if total > 0 else "-", launches]
-    parts = tuple((row, *cells) for row, cells in rows.items())
-    return Table(("time of a run", *columns), parts, right=tuple(columns))
+        parts = {kernel: (each.time_ms, each.launches) for kernel, each in times.items()}
+        parts[HOST] = (host_ms(trials[name]), "-")
+        total = math.fsum(ms for ms, _ in parts.values())
+        parts["all"] = (total, sum(each.launches for each in times.values()))
+        shares = {row: f"{ms / total:.0%}" if total > 0 else "-" for row, (ms, _) in parts.items()}
+        shown[name] = {row: (number(ms), shares[row], launches) for row, (ms, launches) in parts.items()}
+    names = dict.fromkeys((*(kernel for times in known.values() for kernel in times), HOST, "all"))
+    rows = ((name, *(cell for cells in shown.values() for cell in cells.get(name, ("-",) * 3))) for name in names)
+    columns = tuple(column for name in shown for column in (f"{name} (ms)", "share", "launches"))
+    return Table(("time of a run", *columns), tuple(rows))
 
 
 def _front(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> Table:
-    """Return a front, one trial a row."""
     limits = _further_limits(run) if "error" in metrics else ()
     numbers = tuple(dict.fromkeys((*metrics, *limits, "speedup")))
     is_limited = run.info.objective.threshold is not None or bool(run.objective.constraints)
-    columns = {
-        name: [run.speedup_text(t, short=True) if name == "speedup" else number(run.metric_of(t, name)) for t in trials]
-        for name in numbers
-    }
-    if is_limited and trials is not run.trade_offs:
-        columns["feasible"] = ["yes" if run.objective.is_feasible(t) else "no" for t in trials]
-    tried = [run.verified(t) for t in trials]
-    if any(tried):
-        columns["unseen"] = ["-" if v is None else f"{v.inputs - v.violations} of {v.inputs}" for v in tried]
-    if unequal_draws(numbers, trials):
-        columns["draws"] = [str(draws_of(t)) for t in trials]
-    names = run.parameter_names
-    rows = tuple(
-        (*cells, *(t.configuration.get(n) for n in names))
-        for cells, t in zip(zip(*columns.values(), strict=True), trials, strict=True)
-    )
-    title = ""
-    if trials is run.trade_offs:
-        title = f"front: {len(trials)} of {run.feasible} feasible configurations; no other is better in every objective"
-    return Table((*columns, *names), rows, (*numbers, "draws"), title, len(names), details=("draws",))
+    is_tried = any(map(run.verified, trials))
+    rows = []
+    for trial in trials:
+        row: dict[str, object] = {name: number(run.metric_of(trial, name)) for name in numbers}
+        row["speedup"] = run.speedup_text(trial, short=True)
+        if is_limited and trials is not run.trade_offs:
+            row["feasible"] = "yes" if run.objective.is_feasible(trial) else "no"
+        if is_tried:
+            verified = run.verified(trial)
+            row["unseen"] = f"{verified.inputs - verified.violations} of {verified.inputs}" if verified else "-"
+        rows.append({**row, **{name: trial.configuration.get(name) for name in run.parameter_names}})
+    title = f"front: {len(trials)} of {run.feasible} feasible configurations; no other is better in every objective"
+    return Table.of(rows, title * (trials is run.trade_offs), len(run.parameter_names))
 
 
 def sources_table(runs: Sequence[Sequence[Mapping[str, Any]]]) -> Table:
     """Return what runs made of their sources, each a list of the same sources: the weights are those at the end."""
     rows = []
     for uses in zip(*runs, strict=True):
-        weights = sorted(use["weight"] for use in uses)
+        first, weights = uses[0], sorted(use["weight"] for use in uses)
         ends = dict.fromkeys(f"{weight:.2f}" for weight in (weights[0], weights[-1]))
-        first = uses[0]
-        rows.append((first["source"], first["trials"], " to ".join(ends), ", ".join(first["parameters"])))
-    columns = ("source", "trials used", "weight", "parameters in common")
-    return Table(columns, tuple(rows), right=("trials used", "weight"))
+        row = {"source": first["source"], "trials used": first["trials"], "weight": " to ".join(ends)}
+        rows.append({**row, "parameters in common": ", ".join(first["parameters"])})
+    return Table.of(rows)
 
 
 def _failures(run: Run) -> Table:
@@ -342,20 +314,19 @@ def _failures(run: Run) -> Table:
     rows: list[tuple[object, ...]] = [(g.status, g.count, shorten(g.message, 1000)) for g in groups[:most]]
     if others := groups[most:]:
         rows.append(("others", sum(group.count for group in others), f"{len(others)} other kinds of failure"))
-    return Table(("failure", "trials", "message"), tuple(rows), right=("trials",))
+    return Table(("failure", "trials", "message"), tuple(rows))
 
 
 def compare_runs(runs: Mapping[str, Run | None]) -> Table:
     """Return a row for each of several runs by name, None for a run that was not begun."""
     known = [run for run in runs.values() if run is not None]
-    same = {name for name in ("kernel", "device", "strategy") if len({getattr(run.info, name) for run in known}) == 1}
+    same = [name for name in ("kernel", "device", "strategy") if len({getattr(run.info, name) for run in known}) == 1]
     metric = known[0].info.objective.metric if known else "time_ms"
     unit = "time (ms)" if metric == "time_ms" else metric
     rows = []
     for label, run in runs.items():
-        row = {"run": label, "kernel": "-", "device": "-", "strategy": "-"}
-        row |= dict.fromkeys(("evaluations", "feasible", f"baseline {unit}", f"best {unit}", "speedup", "error"), "-")
-        row["configuration"] = "-"
+        row = dict.fromkeys(("run", "kernel", "device", "strategy", "evaluations", "feasible"), "-") | {"run": label}
+        row |= dict.fromkeys((f"baseline {unit}", f"best {unit}", "speedup", "error", "configuration"), "-")
         if run is not None:
             row |= {"kernel": run.kernel, "device": run.info.device, "strategy": run.info.strategy}
             row |= {"evaluations": str(run.evaluations), "feasible": str(run.feasible)}
@@ -365,9 +336,7 @@ def compare_runs(runs: Mapping[str, Run | None]) -> Table:
                 row |= {f"best {unit}": number(run.metric_of(best, metric)), "error": number(best.error, 3)}
                 row |= {"speedup": run.speedup_text(best, short=True), "configuration": str(best.configuration)}
         rows.append({name: cell for name, cell in row.items() if name not in same})
-    columns = tuple(rows[0]) if rows else ()
-    right = tuple(name for name in columns if name not in ("run", "kernel", "device", "strategy", "configuration"))
-    return Table(columns, tuple(tuple(row.values()) for row in rows), right)
+    return Table.of(rows)
 
 
 # -- remarks -------------------------------------------------------------------------------------
@@ -388,21 +357,18 @@ def _remarks(run: Run, trials: Mapping[str, Trial]) -> Iterator[str]:
         yield f"no speedup is known: {run.why_no_baseline}"
     for trial in trials.values():
         if run.baseline is not None and trial.time_ms > 0 and run.speedup_interval(trial) is not None:
-            of_times, speedup = run.baseline.time_ms / trial.time_ms, run.speedup(trial)
-            if not 1 / (1 + TIE) <= of_times / speedup <= 1 + TIE:
-                yield (
-                    "the speedup is the median of rounds in which both took turns, not the ratio of the times "
-                    f"({of_times:.3g})"
-                )
+            of_times = run.baseline.time_ms / trial.time_ms
+            if not 1 / (1 + TIE) <= of_times / run.speedup(trial) <= 1 + TIE:
+                what = "the median of rounds in which both took turns, not the ratio of the times"
+                yield f"the speedup is {what} ({of_times:.3g})"
                 break
-    if info.is_of_application:
-        for name, trial in list(trials.items())[-1:]:
-            share = host_ms(trial) / trial.time_ms if kernel_times(trial) and trial.time_ms > 0 else 0.0
-            if share > 0.5:
-                yield (
-                    f"{share:.0%} of the time of {name} is between launches, which types cannot change: a larger size "
-                    "would show more of what they do"
-                )
+    for name, trial in list(trials.items())[-1:] if info.is_of_application else ():
+        share = host_ms(trial) / trial.time_ms if kernel_times(trial) and trial.time_ms > 0 else 0.0
+        if share > 0.5:
+            yield (
+                f"{share:.0%} of the time of {name} is between launches, which types cannot change: a larger size "
+                "would show more of what they do"
+            )
     yield from (f"{name}: {text}" for name, trial in trials.items() if (text := verified_text(run, trial)))
     yield from _better_but_fragile(run)
     yield from (f"{use.source}: {use.remark}" for use in run.state.sources if use.remark)
@@ -435,12 +401,12 @@ def why_fewer(run: Run, trial: Trial) -> str:
 def _better_but_fragile(run: Run) -> Iterator[str]:
     """Say which trial would be the best if it had kept its error limits on unseen inputs."""
     sign = 1 if run.objective.minimise else -1
-    fragile = {i: t for i, t in enumerate(run.trials, 1) if t.status is Status.FRAGILE}
-    known = {i: sign * run.objective.value(t) for i, t in fragile.items()}
-    i = min((i for i, value in known.items() if math.isfinite(value)), key=known.__getitem__, default=0)
-    if i and (run.best is None or known[i] < sign * run.objective.value(run.best)):
+    value = {i: sign * run.objective.value(t) for i, t in enumerate(run.trials, 1) if t.status is Status.FRAGILE}
+    i = min((i for i in value if math.isfinite(value[i])), key=value.__getitem__, default=0)
+    if i and (run.best is None or value[i] < sign * run.objective.value(run.best)):
+        trial = run.trials[i - 1]
         yield (
-            f"better but fragile: trial {i}, {number(fragile[i].time_ms)} ms; {fragile[i].message} "
+            f"better but fragile: trial {i}, {number(trial.time_ms)} ms; {trial.message} "
             f"(mptune verify --configuration {i} says on which)"
         )
 
@@ -451,10 +417,10 @@ def _not_compiled(run: Run) -> Iterator[str]:
     failed = sum(group.count for group in groups)
     if 2 * failed > len(run.trials):
         kernel = re.search(r"\b(\w+)\.cu\.j2:\d+", groups[0].message)
-        place = run.info.place_in_program(kernel[1]) if kernel is not None else ""
+        place = kernel and run.info.place_in_program(kernel[1])
         yield (
             f"{failed} of {len(run.trials)} configurations do not compile, so that most types and sizes were never "
-            f"tried; the first: {groups[0].message}" + f" (made of {place})" * bool(place)
+            f"tried; the first: {groups[0].message}{f' (made of {place})' if place else ''}"
         )
 
 
@@ -471,15 +437,11 @@ def describe_front(run: Run, metrics: Sequence[str]) -> Description:
     ]
     if text := unequal_draws(metrics, trials):
         remarks.append(text)
-    unverified = sum(run.verified(trial) is None for trial in trials)
-    if unverified:
-        can_be = not run.state.unverified.startswith("none could be made")
-        how = ": mptune verify --configuration does that" if can_be else ""
-        remarks.append(
-            f"none of these was verified on unseen inputs{how}"
-            if unverified == len(trials)
-            else f"{unverified} of {len(trials)} were not verified on unseen inputs (- under unseen){how}"
-        )
+    if unverified := sum(run.verified(trial) is None for trial in trials):
+        which = "none of these was" if unverified == len(trials) else f"{unverified} of {len(trials)} were not"
+        cannot_be = run.state.unverified.startswith("none could be made")
+        how = "" if cannot_be else ": mptune verify --configuration does that"
+        remarks.append(f"{which} verified on unseen inputs{how}")
     best, objective = run.best, run.objective.metric
     if best is not None and {objective, "error"} <= set(metrics) and best not in trials:
         remarks.append(

@@ -6,15 +6,13 @@ Unlike other charts this one runs the application, in the definition the user gi
 from __future__ import annotations
 
 import inspect
-import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
-import numpy as np
+import altair as alt
 
-from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import get_backend
 from mptune.backends.base import options_of
@@ -26,17 +24,12 @@ from mptune.measure.answers import with_reference
 from mptune.measure.buffers import run_once
 from mptune.measure.pool import runnable_backend
 from mptune.measure.program import Program
-from mptune.results.trial import Trial
+from mptune.results.description import result_text
 from mptune.run import Run
-from mptune.show.charts import Look, altair
+from mptune.show.charts import Look
 from mptune.source.loading import picture_of, sizes_of, tunable_of_run
 
-if TYPE_CHECKING:
-    import altair as alt
-
 __all__ = ["beside", "draw"]
-
-_TITLE_LETTERS: Final = 48
 
 
 def draw(run: Run, given: Tunable | str | Path | None, look: Look) -> alt.VConcatChart:
@@ -58,33 +51,11 @@ def draw(run: Run, given: Tunable | str | Path | None, look: Look) -> alt.VConca
         raise PlotError(
             f"{run.kernel or 'the run'} is a single kernel: only applications have a picture of their answer"
         )
-    top_level = altair().TopLevelMixin
     application = tunable_of_run(run.info, given, kind=Application, on_warning=lambda _: None)
-    picture = picture_of(application)
+    picture, has_reference = picture_of(application), application.reference is not None
     trial = run.best
     if trial is None:
         raise PlotError("there is no answer to draw: no trial satisfies the threshold")
-    answers, inputs, sizes, errors = _answers(run, application, trial)
-    pictures = []
-    try:
-        for outputs in answers:
-            pictures.append(picture(dict(outputs), dict(inputs), sizes))
-            if not isinstance(pictures[-1], top_level):
-                raise TypeError(f"it returned {type(pictures[-1]).__name__}; expected a chart of Vega-Altair")
-    except Exception as failure:
-        what = f"{type(failure).__name__}: {failure}".removesuffix(": ")
-        where = raised_at(failure, inspect.getfile(picture))
-        raise PlotError(f"the picture of {application.called} failed: {what}{where}") from failure
-    speedup = run.speedup(trial)
-    faster = f", {speedup:.3g} times as fast" if math.isfinite(speedup) and trial is not run.baseline else ""
-    widest = "in the widest types" if application.reference is None else "the reference"
-    return beside(pictures, (widest, f"the winner: {errors}{faster}") if look.title else ("", ""))
-
-
-def _answers(
-    run: Run, application: Application, trial: Trial
-) -> tuple[tuple[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any], Any, str]:
-    """Return the outputs in the widest types (or the reference) and in the winner, inputs, sizes, and the errors."""
     info = run.info
     sizes = sizes_of(info, application)
     backend = get_backend(runnable_backend(info.backend))
@@ -96,21 +67,25 @@ def _answers(
     application = with_reference(application, backend, options, metrics)
     data = DataManager(application, sizes, seed=info.seed or 0)
     with Program(application, trial.configuration, data.sizes, backend, options) as program:
-        found = run_once(program, data)
-    with np.errstate(all="ignore"):
-        result = evaluate_outputs(found, data.references, metrics, data.inputs)
-    named = {"error": result.error}
-    if len({*info.metrics.values()}) > 1 or ": " in info.metric:  # several metrics give no single number
-        named = {name: error for name, error in result.metrics.items() if name.startswith("error.")}
-    errors = ", ".join(f"{info.measured_by(name)} {error:.3g}" for name, error in named.items())
-    return (data.references, found), data.inputs, data.sizes, errors
+        answers = (data.references, run_once(program, data))
+    pictures = []
+    try:
+        for answer in answers:
+            pictures.append(picture(dict(answer), dict(data.inputs), data.sizes))
+            if not isinstance(pictures[-1], alt.TopLevelMixin):
+                raise TypeError(f"it returned {type(pictures[-1]).__name__}; expected a chart of Vega-Altair")
+    except Exception as failure:
+        what = f"{type(failure).__name__}: {failure}".removesuffix(": ")
+        where = raised_at(failure, inspect.getfile(picture))
+        raise PlotError(f"the picture of {application.called} failed: {what}{where}") from failure
+    widest = "the reference" if has_reference else "in the widest types"
+    return beside(pictures, (widest, f"the winner: {result_text(run, trial)}") if look.title else ("", ""))
 
 
 def beside(pictures: Sequence[Any], titles: Sequence[str]) -> Any:
     """Return charts one below the other, each with a title above it."""
-    alt = altair()
     parts = [
-        alt.vconcat(picture, title=alt.TitleParams(textwrap.wrap(title, _TITLE_LETTERS), anchor="start"))
+        alt.vconcat(picture, title=alt.TitleParams(textwrap.wrap(title, 48), anchor="start"))
         for picture, title in zip(pictures, titles, strict=True)
     ]
     config = {"background": "white", "view": {"stroke": None}, "legend": {"titleLimit": 0}}

@@ -1,4 +1,4 @@
-"""Charts of a run: each kind is a specification in Vega-Altair of a table of :mod:`mptune.show.tables`.
+"""Charts of a run: each kind is a specification in Vega-Altair of a tidy table, one row for each mark.
 
 Colours are those of Okabe and Ito 2008, which the common kinds of colour blindness leave distinct; markers and dashes
 tell the same things apart without colours.
@@ -13,32 +13,38 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 from mptune.errors import PlotError, UnknownNameError
 from mptune.interop import read_run
 from mptune.kernel import Tunable
-from mptune.markup import plain
-from mptune.results.description import spent_s
+from mptune.markup import pairs, plain
+from mptune.results.description import few_names, spent_s
+from mptune.results.kernel_times import HOST, host_ms, kernel_times
+from mptune.results.trial import Trial
 from mptune.results.unseen import unequal_draws
 from mptune.run import Run, json_document
-from mptune.show import tables
-from mptune.show.tables import MetricAxis, baseline_of, counted, judges, metric_axis, valid_trials
-from mptune.space.parameters import uniform_types
-from mptune.tuning.explain import explanation_of
+from mptune.space.configuration import Value
+from mptune.space.parameters import PolicyParameter, PrecisionParameter, uniform_types
+from mptune.tuning.explain import Change, explanation_of
 
-if TYPE_CHECKING:
+try:
     import altair as alt
-    import pandas as pd
+    import vl_convert  # noqa: F401 - writes them
+except ImportError as error:
+    how = 'pip install "mptune[plots]", or in a checkout pip install -e ".[plots]"'
+    raise PlotError(f"plots need altair: {how}") from error
 
-__all__ = ["APPLICATION_KINDS", "KINDS", "WIDTHS", "Look", "altair", "chart_of", "finished", "fronts", "map_of", "plot"]
+__all__ = ["APPLICATION_KINDS", "KINDS", "WIDTHS", "Look", "baseline_of", "chart_of", "fronts", "map_of", "plot"]
+
+Floats = NDArray[np.float64]
 
 BLACK, BLUE, SKY, GREEN = "#000000", "#0072B2", "#56B4E9", "#009E73"
 YELLOW, ORANGE, VERMILLION, PURPLE = "#F0E442", "#E69F00", "#D55E00", "#CC79A7"
-_GREY: Final = "#909090"
 _SAND: Final = "#A08F66"
 _PALETTE: Final = (BLUE, ORANGE, GREEN, SKY, YELLOW, PURPLE, VERMILLION, "#882255", "#332288", "#999933")
 _CROSS: Final = "M-.7,-.7L.7,.7M-.7,.7L.7,-.7"
@@ -58,14 +64,15 @@ _MARKS: Final = {
     "baseline": ("square", "white", BLACK, 32),
     "winner": (_STAR, YELLOW, BLACK, 110),
 }
-_SOLID: Final = (1, 0)
-_DASHED: Final = (4, 2)
-_DOTTED: Final = (1, 1.5)
-_DASH_DOTTED: Final = (6, 2, 1, 2)
+_SOLID, _DASHED, _DOTTED, _DASH_DOTTED = [1, 0], [4, 2], [1, 1.5], [6, 2, 1, 2]
 #: Width in points and size of letters; 72 points are an inch, and a journal's column 3.5 inches wide.
 WIDTHS: Final = {"column": (252, 7), "page": (516, 7), "screen": (640, 11)}
-#: Variables by which a page marks one trial in a chart, and leaves out others.
-CHOSEN, SHOWN, BRUSH = "chosen", "shown", "brush"
+#: Fewer trials do not determine a forest and a test of it.
+_LEAST_TRIALS: Final = 30
+#: Speeds outside are drawn at the edge.
+_SLOWEST, _FASTEST = 0.1, 10.0
+#: Cells of a map on a side; of larger arrays means of blocks are drawn.
+_CELLS: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,24 +104,15 @@ class Look:
         """How many times as large as in a journal letters and marks are."""
         return self.letters / 7
 
+    @property
+    def taller(self) -> float:
+        """How many times as high as in a journal's column a chart is."""
+        return 1.0 if self.width == "column" else 1.35
+
     def wrapped(self, *texts: str) -> list[str]:
         """Return the lines of texts, as many letters as fit the width."""
         letters = int(1.75 * self.points / self.letters)
-        return [line for text in texts for line in textwrap.wrap(plain(text), letters, break_long_words=True)]
-
-
-def altair() -> Any:
-    """Return Vega-Altair.
-
-    Raises:
-        PlotError: it is not installed.
-    """
-    try:
-        import altair
-    except ImportError as error:
-        how = 'pip install "mptune[plots]", or in a checkout pip install -e ".[plots]"'
-        raise PlotError(f"plots need altair: {how}") from error
-    return altair
+        return [line for text in texts for line in textwrap.wrap(plain(text), letters)]
 
 
 def plot(
@@ -164,8 +162,7 @@ def plot(
             raise PlotError(f"no trial has an error, so none can be judged by --max-error (metrics: {names})")
         threshold = shown.objective_within(max_error).threshold
         objective = dataclasses.replace(shown.info.objective, threshold=threshold)
-        info = dataclasses.replace(shown.info, objective=objective)
-        shown = Run(info, shown.trials, shown.state)
+        shown = Run(dataclasses.replace(shown.info, objective=objective), shown.trials, shown.state)
     if kind == "answer":
         from mptune.show.answer import draw  # applications take longer to import than all charts
 
@@ -175,36 +172,31 @@ def plot(
 
 def chart_of(run: Run, kind: str, look: Look, metrics: Sequence[str] = ()) -> alt.TopLevelMixin:
     """Return a chart that runs nothing, as :func:`plot` does."""
-    altair()
     if not run.trials:
         raise PlotError(f"the run of {run.kernel or 'no kernel'} has no trial yet: there is nothing to draw")
-    return pareto(run, look, metrics) if kind == "pareto" else _DRAW[kind](run, look)
+    return _pareto(run, look, metrics) if kind == "pareto" else _DRAW[kind](run, look)
 
 
-# -- data, title and size ------------------------------------------------------------------------
-
-
-def _data(look: Look, name: str, table: pd.DataFrame) -> alt.NamedData:
-    """Keep a table for the chart, and return its name; what is not finite is null."""
-    look.tables[name] = json_document({"rows": table.astype(object).to_dict("records")})["rows"]
-    return altair().NamedData(name)
+# -- what all charts have ------------------------------------------------------------------------
 
 
 def _chart(look: Look, name: str, table: pd.DataFrame) -> Any:
-    return altair().Chart(_data(look, name, table))
+    """Keep a table for the chart, by name, and return a chart of it; what is not finite is null."""
+    look.tables[name] = json_document({"rows": table.astype(object).to_dict("records")})["rows"]
+    return alt.Chart(alt.NamedData(name))
 
 
 def _rules(look: Look, *rows: Mapping[str, Any], width: float = 1.2, **style: Any) -> Any:
-    """Return rules at a few values."""
-    chart = altair().Chart(altair().InlineData(values=list(rows)))
-    return chart.mark_rule(strokeWidth=width * look.scale, **style)
+    return alt.Chart(alt.InlineData(values=list(rows))).mark_rule(strokeWidth=width * look.scale, **style)
 
 
-def finished(chart: Any, look: Look, title: str) -> Any:
-    """Return a chart with its title above it, and its letters, lines and grid."""
+def _finished(chart: Any, look: Look, run: Run | None, *remarks: str) -> Any:
+    """Return a chart with its letters, lines and grid, and the run and remarks as its title."""
     small, line, columns = look.letters, 0.6 * look.scale, {"column": 2, "page": 4, "screen": 3}[look.width]
-    if look.title and title:
-        chart = chart.properties(title=look.wrapped(title))
+    if look.title and run is not None:
+        whose = f"{run.kernel} on {run.info.device}" if run.info.device else run.kernel
+        parts = (f"{whose}: {_counted(len(run.trials), 'configuration')}", *filter(None, remarks))
+        chart = chart.properties(title=look.wrapped("; ".join(parts)))
     axis = {
         "labelFontSize": small, "titleFontSize": small, "titleFontWeight": "normal", "domainColor": BLACK,
         "domainWidth": line, "tickColor": BLACK, "tickWidth": line, "tickSize": 3 * look.scale,
@@ -229,74 +221,119 @@ def finished(chart: Any, look: Look, title: str) -> Any:
 
 
 def _fitted(chart: Any, look: Look, inches: float) -> Any:
-    """Return a chart whose whole width, labels included, is that of the look, as high as that in a journal's column."""
-    height = inches * 72 * (1.35 if look.width != "column" else 1)
-    autosize = altair().AutoSizeParams(type="fit", contains="padding")
-    return chart.properties(width=look.points, height=height, autosize=autosize)
+    """Return a chart whose whole width, labels included, is that of the look, and whose height is that in a column."""
+    autosize = alt.AutoSizeParams(type="fit", contains="padding")
+    return chart.properties(width=look.points, height=inches * 72 * look.taller, autosize=autosize)
 
 
-def _title_of(run: Run, *remarks: str) -> str:
-    whose = f"{run.kernel} on {run.info.device}" if run.info.device else run.kernel
-    return "; ".join((f"{whose}: {counted(len(run.trials), 'configuration')}", *filter(None, remarks)))
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _text(value: Value) -> str:
+    """Return a parameter's value in as few letters as tell it from the others."""
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else plain(str(value))
+
+
+def baseline_of(run: Run) -> Trial | None:
+    """Return the baseline, None if no type was tuned, since any configuration would be one."""
+    return run.baseline if run.info.baseline_values else None
+
+
+def _judges(run: Run) -> bool:
+    return run.info.objective.threshold is not None or bool(run.info.objective.constraints)
+
+
+def _valid(run: Run) -> list[Trial]:
+    """Return the trials that ran to their end; there is one or more."""
+    valid = [trial for trial in run.trials if trial.is_valid]
+    if not valid:
+        ended = pairs(run.statuses)
+        raise PlotError(f"none of {_counted(len(run.trials), 'trial')} ran to its end: nothing to draw ({ended})")
+    return valid
+
+
+def _trials(run: Run, y: MetricAxis, x: MetricAxis | None = None) -> pd.DataFrame:
+    """Return the trials in the order of evaluation: ``trial``, ``configuration``, ``ended``, ``y``, ``x``, ``what``.
+
+    ``trial`` counts from 1; of over 3,000 trials ``configuration`` is empty; ``ended`` is the status; ``what`` is
+    "feasible" (without limits "configuration"), "infeasible" or "failed".
+    """
+    trials, judged = run.trials, _judges(run)
+
+    def kind(trial: Trial) -> str:
+        valid = "configuration" if not judged else "feasible" if run.objective.is_feasible(trial) else "infeasible"
+        return valid if trial.is_valid else "failed"
+
+    columns = {
+        "trial": range(1, len(trials) + 1),
+        "configuration": [plain(str(trial.configuration)) for trial in trials] if len(trials) <= 3000 else "",
+        "ended": [trial.status.value for trial in trials],
+        "y": y.values(run, trials),
+        "x": math.nan if x is None else x.values(run, trials),
+        "what": list(map(kind, trials)),
+    }
+    return pd.DataFrame(columns)
 
 
 # -- axes ----------------------------------------------------------------------------------------
 
 
-def _trial_axis(run: Run, look: Look, last: int) -> Any:
-    label = "configurations in the order of the recording" if run.info.recorded else "evaluations"
-    al = altair()
-    ticks = al.Axis(tickMinStep=1, tickCount=look.points // 60, format=",d", title=label, grid=False)
-    return al.X("trial:Q", scale=al.Scale(domain=[0, last + 1], nice=False), axis=ticks)
+@dataclass(frozen=True, slots=True)
+class MetricAxis:
+    """A metric as it is drawn: its name, the label of its axis, and the factor from its unit to that of the label."""
 
+    metric: str
+    label: str
+    factor: float = 1.0
 
-def _log_ticks(low: float, high: float) -> list[float]:
-    """Return up to about seven ticks of a logarithmic axis: the wider it is, the fewer a decade has."""
-    steps = next((each for factor, each in _TICKS if high <= factor * low), (1.0,))
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    apart = -(-len(decades) // 7) if steps == (1.0,) else 1
-    ticks = [float(f"{step:g}e{decade}") for decade in decades if decade % apart == 0 for step in steps]
-    return [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
+    def values(self, run: Run, trials: Sequence[Trial]) -> Floats:
+        """Return the numbers of trials in the unit of the label, NaN if a trial has none; shape ``(n_trials,)``."""
+        numbers = np.array([run.metric_of(trial, self.metric) for trial in trials], dtype=np.float64) * self.factor
+        return np.where(np.isfinite(numbers), numbers, np.nan)
 
-
-#: Up to which factor between the ends of an axis a decade has which ticks.
-_TICKS: Final = (
-    (3.0, (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)),
-    (12.0, (1.0, 2.0, 3.0, 5.0)),
-    (600.0, (1.0, 2.0, 5.0)),
-)
-
-
-def _scaled(axis: MetricAxis, values: Sequence[float], above: float = 0.0) -> dict[str, Any]:
-    """Return the scale and the axis of a metric; ``above`` is the share of the height to leave free at the top.
-
-    Errors are on a logarithmic scale, where 0 stands left of the smallest; other numbers are where they differ by more
-    than a factor of ten, except speedups.
-    """
-    al = altair()
-    known = np.array([value for value in values if math.isfinite(value)])
-    positive = known[known > 0]
-    is_wide = axis.is_error or (axis.metric != "speedup" and positive.size and positive.max() > 10 * positive.min())
-    if not positive.size or (known < 0).any() or not is_wide:
-        low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
-        room = 0.06 * ((high - low) or abs(high) or 1.0)
-        domain = [max(0.0, low - room) if low >= 0 else low - room, high + room + above * (high - low + 2 * room)]
-        return {
-            "scale": al.Scale(domain=domain, nice=False, zero=False),
-            "axis": al.Axis(title=axis.label, format=".6~g"),
-        }
-    low, high = float(positive.min()), float(positive.max())
-    margin = max((high / low) ** 0.05, 1.15)
-    ends = [low / margin, high * margin ** (1 + above * 20)]
-    form = "~e" if axis.is_error or low < 1e-4 or high > 1e6 else "~g"
-    if (known == 0).any():
-        least = 10.0 ** (math.floor(math.log10(low)) - 1)
-        scale = al.Scale(type="symlog", constant=least, domain=[-0.5 * least, ends[1]], nice=False)
-        ticks = [0.0, *_log_ticks(10 * least, ends[1])]
+    def scaled(self, values: Sequence[float]) -> dict[str, Any]:
+        """Return the scale and the axis, logarithmic unless numbers are negative or speedups; 0 is left of the rest."""
+        known = np.array([value for value in values if math.isfinite(value)])
+        positive = known[known > 0]
+        if self.metric == "speedup" or not positive.size or (known < 0).any():
+            low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+            room = 0.06 * ((high - low) or abs(high) or 1.0)
+            scale = alt.Scale(domain=[max(0.0, low - room) if low >= 0 else low - room, high + room], nice=False)
+            return {"scale": scale, "axis": alt.Axis(title=self.label, format=".6~g")}
+        low, high = float(positive.min()), float(positive.max())
+        margin = max((high / low) ** 0.05, 1.15)
+        form = "~e" if self.metric.split(".")[0] == "error" else "~g"
+        if (known > 0).all():
+            scale = alt.Scale(type="log", domain=[low / margin, high * margin], nice=False)
+            return {"scale": scale, "axis": alt.Axis(title=self.label, format=form, tickCount=8)}
+        least = math.floor(math.log10(low)) - 1
+        decades = range(least + 1, math.ceil(math.log10(high)) + 1)
+        ticks = [0.0, *(float(f"1e{decade}") for decade in decades[:: -(-len(decades) // 7)])]
+        scale = alt.Scale(type="symlog", constant=10.0**least, domain=[-0.5 * 10.0**least, high * margin], nice=False)
         label = f"datum.value == 0 ? '0' : format(datum.value, '{form}')"
-        return {"scale": scale, "axis": al.Axis(title=axis.label, values=ticks, labelExpr=label)}
-    scale = al.Scale(type="log", domain=ends, nice=False)
-    return {"scale": scale, "axis": al.Axis(title=axis.label, values=_log_ticks(*ends), format=form)}
+        return {"scale": scale, "axis": alt.Axis(title=self.label, values=ticks, labelExpr=label)}
+
+
+def _metric_axis(run: Run, metric: str) -> MetricAxis:
+    if metric == "speedup":
+        return MetricAxis(metric, "speedup over the fp64 baseline")
+    if metric.split(".")[0] == "error":
+        measure = f" ({run.info.measured_by(metric)})" if run.info.metric else ""
+        return MetricAxis(metric, plain(f"error{measure}"))
+    if not metric.isidentifier():
+        return MetricAxis(metric, plain(metric))
+    unit = run.info.unit_of(metric)
+    suffix = f"_{unit.replace('/', '_')}".lower()
+    words = metric[: -len(suffix)] if unit and metric.lower().endswith(suffix) else metric
+    unit, factor = ("MB", 1e-6) if unit == "bytes" else (unit, 1.0)
+    return MetricAxis(metric, plain(f"{words.replace('_', ' ')}{f' ({unit})' if unit else ''}"), factor)
+
+
+def _trial_axis(run: Run, look: Look) -> Any:
+    label = "configurations in the order of the recording" if run.info.recorded else "evaluations"
+    ticks = alt.Axis(tickMinStep=1, tickCount=look.points // 60, format=",d", title=label, grid=False)
+    return alt.X("trial:Q", scale=alt.Scale(domain=[0, len(run.trials) + 1], nice=False), axis=ticks)
 
 
 # -- marks, lines and tooltips -------------------------------------------------------------------
@@ -304,115 +341,111 @@ def _scaled(axis: MetricAxis, values: Sequence[float], above: float = 0.0) -> di
 
 def _styled(channel: Any, column: str, styles: Mapping[str, Any], **legend: Any) -> Any:
     """Return an encoding that draws each name of a column in its style, with a legend."""
-    al = altair()
-    scale = al.Scale(domain=list(styles), range=list(styles.values()))
-    return channel(f"{column}:N", scale=scale, legend=al.Legend(title=None, **legend))
+    scale = alt.Scale(domain=list(styles), range=list(styles.values()))
+    return channel(f"{column}:N", scale=scale, legend=alt.Legend(title=None, **legend))
 
 
 def _coloured(names: Sequence[str]) -> dict[str, str]:
-    """Return a colour for each of some names."""
     return {name: _PALETTE[i % len(_PALETTE)] for i, name in enumerate(names)}
 
 
-def _marks(table: pd.DataFrame, look: Look, count: int) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Return a table with the sizes of its points, and the encodings of points by ``what``; many are smaller."""
-    al = altair()
-    found = [name for name in _MARKS if name in set(table["what"])]
-    shrunk = min(1.0, max(0.2, (500 / max(count, 1)) ** 0.5))
+def _points(look: Look, name: str, table: pd.DataFrame, every: pd.DataFrame, tooltip: Sequence[Any], **at: Any) -> Any:
+    """Return the trials of a table as marks by ``what``; of many trials in all, those not marked out are smaller."""
+    found = [mark for mark in _MARKS if mark in set(every["what"])]
+    shrunk = min(1.0, max(0.2, (500 / max(len(every), 1)) ** 0.5))
     area = {n: _MARKS[n][3] * look.scale**2 * (shrunk if n in list(_MARKS)[:4] else 1.0) for n in found}
-    encodings = {
-        name: _styled(channel, "what", {each: _MARKS[each][i] for each in found}, symbolSize=30 * look.scale**2)
-        for i, (name, channel) in enumerate((("shape", al.Shape), ("fill", al.Fill), ("stroke", al.Stroke)))
-    }
-    return table.assign(size=table["what"].map(area)), {**encodings, "size": al.Size("size:Q", scale=None)}
+    shape, fill, stroke = (
+        _styled(channel, "what", {n: _MARKS[n][i] for n in found}, symbolSize=30 * look.scale**2)
+        for i, channel in enumerate((alt.Shape, alt.Fill, alt.Stroke))
+    )
+    drawn = _chart(look, name, table.assign(size=table["what"].map(area)))
+    drawn = drawn.mark_point(strokeWidth=0.6 * look.scale, opacity=1)
+    size = alt.Size("size:Q", scale=None)
+    return drawn.encode(shape=shape, fill=fill, stroke=stroke, size=size, tooltip=tooltip, **at)
 
 
 def _lines(styles: Mapping[str, tuple[str, Sequence[float]]]) -> dict[str, Any]:
     """Return the encodings of lines by ``line``, a colour and dashes for each."""
-    al, legend = altair(), {"symbolType": "stroke", "symbolSize": 150, "columns": 1}
+    colours, dashes = ({name: style[i] for name, style in styles.items()} for i in (0, 1))
+    legend = {"symbolType": "stroke", "symbolSize": 150, "columns": 1}
     return {
-        "color": _styled(al.Color, "line", {name: colour for name, (colour, _) in styles.items()}, **legend),
-        "strokeDash": _styled(
-            al.StrokeDash, "line", {name: list(dash) for name, (_, dash) in styles.items()}, **legend
-        ),
+        "color": _styled(alt.Color, "line", colours, **legend),
+        "strokeDash": _styled(alt.StrokeDash, "line", dashes, **legend),
     }
 
 
 def _told(*columns: str, **numbers: str) -> list[Any]:
     """Return a tooltip: texts, and numbers by their column with a title."""
-    al = altair()
-    texts = [al.Tooltip(f"{name}:{'Q' if name == 'trial' else 'N'}") for name in columns]
-    return texts + [al.Tooltip(f"{name}:Q", title=title, format=".4~g") for name, title in numbers.items()]
+    texts = [alt.Tooltip(f"{name}:{'Q' if name == 'trial' else 'N'}") for name in columns]
+    return texts + [alt.Tooltip(f"{name}:Q", title=title, format=".4~g") for name, title in numbers.items()]
 
 
 def _linked(points: Any, look: Look, *, is_brushed: bool = True) -> Any:
-    """Return points in which a page can choose trials: others are faint, a ring is around one, and areas are drawn."""
+    """Return points in which a page can choose trials: others are faint, a ring is around one, and areas are drawn.
+
+    The page sets ``chosen``, the number of a trial, and ``shown``, by number whether a trial is, or null for all.
+    """
     if not look.is_linked:
         return points
-    al = altair()
-    shown = f"{SHOWN} == null || {SHOWN}[datum.trial]"
-    faint = points.encode(opacity=al.condition(shown, al.value(1), al.value(0.12)))
-    ring = points.transform_filter(f"datum.trial == {CHOSEN}").encode(
-        shape=al.value("circle"), size=al.value(260), fill=al.value("transparent"), stroke=al.value(VERMILLION)
+    faint = points.encode(opacity=alt.condition("shown == null || shown[datum.trial]", alt.value(1), alt.value(0.12)))
+    ring = points.transform_filter("datum.trial == chosen").encode(
+        shape=alt.value("circle"), size=alt.value(260), fill=alt.value("transparent"), stroke=alt.value(VERMILLION)
     )
-    brush = [al.selection_interval(name=BRUSH, encodings=["x", "y"])] if is_brushed else []
-    return al.layer(faint.add_params(*brush), ring).add_params(al.param(CHOSEN, value=0), al.param(SHOWN, value=None))
+    brush = [alt.selection_interval(name="brush", encodings=["x", "y"])] if is_brushed else []
+    return alt.layer(faint.add_params(*brush), ring).add_params(
+        alt.param("chosen", value=0), alt.param("shown", value=None)
+    )
 
 
 # -- pareto --------------------------------------------------------------------------------------
 
 
-def pareto(run: Run, look: Look, metrics: Sequence[str] = ()) -> Any:
+def _pareto(run: Run, look: Look, metrics: Sequence[str] = ()) -> Any:
     """Draw every configuration, the front, threshold, baseline and winner, and where each precision alone would be.
 
     Without metrics, the vertical axis is speedup or the objective, the horizontal one error.
     """
-    al = altair()
     metrics = metrics or _default_metrics(run)
     if len(metrics) != 2:
         raise PlotError(f"a plot has two axes, so two metrics, not {len(metrics)}: {', '.join(metrics)}")
-    y, x = (metric_axis(run, name) for name in metrics)
-    front = run.pareto((y.metric, x.metric))
-    valid = valid_trials(run)
-    everything = tables.trials_table(run, y, x)
-    points = everything[(everything["what"] != "failed") & everything["x"].notna() & everything["y"].notna()]
+    y, x = (_metric_axis(run, name) for name in metrics)
+    front, valid = run.pareto(metrics), _valid(run)
+    points = _trials(run, y, x).dropna(subset=["x", "y"])
+    points = points[points["what"] != "failed"]
     if points.empty:
         raise PlotError(f"no trial has a finite {x.metric} and a finite {y.metric}, so there is nothing to draw")
-    table, on_front = _with_roles(run, points, front)
-    table, marks = _marks(table, look, len(points))
+    roles = pd.DataFrame(_roles(run, front), columns=["trial", "what"])
+    marked = roles.merge(points.drop(columns="what"), on="trial")
+    steps = marked[marked["what"].str.startswith("front")].sort_values(["x", "y"])
+    steps = steps.assign(step=range(len(steps)), line="front")
+
     axes = {"x": x, "y": y}
     limits = {name: run.objective.limits[a.metric] for name, a in axes.items() if a.metric in run.objective.limits}
-    scales = {
-        name: _scaled(a, [*points[name], *([limits[name]] if name in limits else [])]) for name, a in axes.items()
-    }
-    at = {"x": al.X("x:Q", **scales["x"]), "y": al.Y("y:Q", **scales["y"])}
-    texts = {}
-    for name, limit in limits.items():
-        metric = axes[name].metric
-        texts[name] = plain(f"threshold {limit:g}" if metric == "error" else f"threshold {metric} {limit:g}")
+    scales = {name: a.scaled([*points[name], limits.get(name, math.nan)]) for name, a in axes.items()}
+    at = {"x": alt.X("x:Q", **scales["x"]), "y": alt.Y("y:Q", **scales["y"])}
+    of = {name: "" if axes[name].metric == "error" else f" {axes[name].metric}" for name in limits}
+    texts = {name: plain(f"threshold{of[name]} {limit:g}") for name, limit in limits.items()}
     styled = _lines({"front": (BLACK, _SOLID)} | dict.fromkeys(texts.values(), (VERMILLION, _DASHED)))
     step = "step-before" if x.metric in run.more_is_better else "step-after"
-    line = _chart(look, "front", on_front).mark_line(interpolate=step, strokeWidth=1.1 * look.scale)
+    line = _chart(look, "front", steps).mark_line(interpolate=step, strokeWidth=1.1 * look.scale)
     layers = [line.encode(**at, order="step:Q", **styled)]
     for name, text in texts.items():
         layers.append(_rules(look, {name: limits[name], "line": text}).encode(**{name: at[name]}, **styled))
-    drawn = _chart(look, "points", table).mark_point(strokeWidth=0.6 * look.scale, opacity=1)
     told = _told("trial", "configuration", "what", x=x.label, y=y.label)
-    chart = al.layer(*layers, _linked(drawn.encode(**at, **marks, tooltip=told), look))
-    levels = tables.uniform_errors(run) if "error" in metrics else {}
-    if levels:
+    drawn = pd.concat([points, marked])
+    chart = alt.layer(*layers, _linked(_points(look, "points", drawn, drawn, told, **at), look))
+    if "error" in metrics and (levels := _uniform_errors(run)):
         name = "x" if x.metric == "error" else "y"
         beside = _levels(levels, name, scales[name]["scale"], look)
-        chart = al.layer(beside, chart).resolve_axis(**{name: "independent"})
+        chart = alt.layer(beside, chart).resolve_axis(**{name: "independent"})
     failed = len(run.failures)
     without = len(run.trials) - failed - len(points)
-    remarks = [f"{failed:,} failed" * (failed > 0), f"{without:,} without finite numbers" * (without > 0)]
-    remarks.append(unequal_draws((x.metric, y.metric), valid))
-    return finished(_fitted(chart, look, 3.2), look, _title_of(run, *remarks))
+    remarks = (f"{failed:,} failed" * (failed > 0), f"{without:,} without finite numbers" * (without > 0))
+    return _finished(_fitted(chart, look, 3.2), look, run, *remarks, unequal_draws(metrics, valid))
 
 
 def _default_metrics(run: Run) -> tuple[str, str]:
-    if not any(math.isfinite(trial.error) for trial in valid_trials(run)):
+    if not any(math.isfinite(trial.error) for trial in _valid(run)):
         names = ", ".join(run.metric_names)
         raise PlotError(f"no trial has a finite error to draw: choose two of the other metrics (--metrics): {names}")
     objective = run.objective.metric
@@ -421,359 +454,434 @@ def _default_metrics(run: Run) -> tuple[str, str]:
     return ("time_ms" if baseline_of(run) is None else "speedup"), "error"
 
 
-def _with_roles(run: Run, points: pd.DataFrame, front: Sequence[Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the trials with rows for front, baseline and winner behind them, and the front's steps."""
-    import pandas as pd
-
-    numbers = {trial.configuration: number for number, trial in enumerate(run.trials, 1)}
+def _roles(run: Run, front: Sequence[Trial]) -> list[tuple[int, str]]:
+    """Return the numbers of the trials on the front, the baseline and the winner, and as what they are marked."""
     kinds = list(uniform_types(run.parameters).values())
-
-    def role(trial: Any) -> str:
-        if not kinds:
-            return "front"
-        is_uniform = any(all(trial.configuration.get(n) == v for n, v in types.items()) for types in kinds)
-        return "front, one type" if is_uniform else "front, mixed types"
-
-    baseline = baseline_of(run)
-    marked = [(trial, role(trial)) for trial in front]
+    uniform = {t.configuration: any(t.configuration.is_among(_sets(types)) for types in kinds) for t in front}
+    names = {True: "front, one type", False: "front, mixed types"}
+    marked = [(trial, names[uniform[trial.configuration]] if kinds else "front") for trial in front]
+    baseline, winner = baseline_of(run), run.best or run.closest
     if baseline is not None:
         marked.append((baseline, "baseline"))
-    if judges(run) or baseline is not None:
+    if _judges(run) or baseline is not None:
         marked += [(trial, "tied") for trial in run.contenders[1:]]
-        winner = run.best or run.closest
-        marked += [(winner, "winner" if run.best is not None else "closest")] if winner is not None else []
-    roles = [(numbers[trial.configuration], name) for trial, name in marked]
-    others = pd.DataFrame(roles, columns=["trial", "what"]).merge(points.drop(columns="what"), on="trial")
-    steps = others[others["what"].str.startswith("front")].sort_values(["x", "y"])
-    return pd.concat([points, others]), steps.assign(step=range(len(steps)), line="front")
+        marked += [] if winner is None else [(winner, "closest" if run.best is None else "winner")]
+    numbers = {trial.configuration: number for number, trial in enumerate(run.trials, 1)}
+    return [(numbers[trial.configuration], name) for trial, name in marked]
 
 
-def _levels(levels: Mapping[str, float], name: str, scale: Any, look: Look) -> Any:
+def _sets(types: Mapping[str, Value]) -> dict[str, list[Value]]:
+    return {name: [value] for name, value in types.items()}
+
+
+def _uniform_errors(run: Run) -> dict[float, list[str]]:
+    """Return the precisions by the least error of the configurations measured with one of them for everything."""
+    levels: dict[float, list[str]] = {}
+    for name, types in uniform_types(run.parameters).items():
+        of_type = [t for t in run.trials if t.is_valid and t.configuration.is_among(_sets(types))]
+        if (error := min((t.error for t in of_type), default=math.nan)) < math.inf:
+            levels.setdefault(error, []).append(plain(name))
+    return levels
+
+
+def _levels(levels: Mapping[float, Sequence[str]], name: str, scale: Any, look: Look) -> Any:
     """Draw a dotted line at the error of each precision, named along an axis of its own at the other side."""
-    al = altair()
-    groups: dict[float, list[str]] = {}
-    for type_, level in sorted(levels.items(), key=lambda item: item[1]):
-        # Labels that are closer than half a decade would overlap.
-        last = next(reversed(groups), 0.0)
-        groups.setdefault(last if level and last and level / last < 10**0.4 else level, []).append(type_)
-    labels = [plain(", ".join(types)) for types in groups.values()]
-    texts = f"{json.dumps(labels)}[indexof({json.dumps(list(groups))}, datum.value)]"
-    axis = al.Axis(
-        orient="top" if name == "x" else "right", values=list(groups), labelExpr=texts, title=None, grid=False,
-        domain=False, labelAngle=-90 if name == "x" else 0, labelOverlap=False, labelPadding=1,
+    labels = json.dumps([", ".join(types) for types in levels.values()])
+    texts = f"{labels}[indexof({json.dumps(list(levels))}, datum.value)]"
+    orient, angle = ("top", -90) if name == "x" else ("right", 0)
+    axis = alt.Axis(
+        orient=orient, values=list(levels), labelExpr=texts, title=None, grid=False, domain=False, labelAngle=angle,
+        labelOverlap="greedy", labelPadding=1,
     )  # fmt: skip
-    at = (al.X if name == "x" else al.Y)("level:Q", scale=scale, axis=axis)
-    rules = _rules(look, *({"level": level} for level in groups), width=0.7, color="#606060", strokeDash=list(_DOTTED))
+    at = (alt.X if name == "x" else alt.Y)("level:Q", scale=scale, axis=axis)
+    rules = _rules(look, *({"level": level} for level in levels), width=0.7, color="#606060", strokeDash=_DOTTED)
     return rules.encode(**{name: at})
 
 
 def fronts(runs: Mapping[str, Run], look: Look) -> Any:
     """Draw the fronts of several runs, by name, in speedup and error, or in time where a run has no baseline."""
-    import pandas as pd
-
-    al = altair()
-    y_name = "speedup" if all(baseline_of(run) is not None for run in runs.values()) else "time_ms"
-    table = pd.DataFrame(
-        [
-            (name, trial.error, run.metric_of(trial, y_name), plain(str(trial.configuration)))
-            for name, run in runs.items()
-            if {"time_ms", "error"} <= set(run.metric_names)
-            for trial in run.pareto((y_name, "error"))
-        ],
-        columns=["run", "x", "y", "configuration"],
-    )
-    if table.empty:
+    metric = "speedup" if all(baseline_of(run) is not None for run in runs.values()) else "time_ms"
+    rows = [
+        (name, trial.error, run.metric_of(trial, metric), plain(str(trial.configuration)))
+        for name, run in runs.items()
+        if {"time_ms", "error"} <= set(run.metric_names)
+        for trial in run.pareto((metric, "error"))
+    ]
+    if not rows:
         raise PlotError("no run has a front")
-    x, y = MetricAxis("error", "error"), metric_axis(next(iter(runs.values())), y_name)
+    table = pd.DataFrame(rows, columns=["run", "x", "y", "configuration"])
+    x, y = MetricAxis("error", "error"), _metric_axis(next(iter(runs.values())), metric)
     names = list(dict.fromkeys(table["run"]))
     shapes = ["circle", "square", "diamond", "triangle-up", "cross", "triangle-down"]
     base = _chart(look, "fronts", table).encode(
-        x=al.X("x:Q", **_scaled(x, list(table["x"]))),
-        y=al.Y("y:Q", **_scaled(y, list(table["y"]))),
-        color=_styled(al.Color, "run", _coloured(names)),
+        x=alt.X("x:Q", **x.scaled(list(table["x"]))),
+        y=alt.Y("y:Q", **y.scaled(list(table["y"]))),
+        color=_styled(alt.Color, "run", _coloured(names)),
     )
     points = base.mark_point(filled=True, opacity=1, size=24 * look.scale**2).encode(
-        shape=_styled(al.Shape, "run", {name: shapes[i % len(shapes)] for i, name in enumerate(names)}),
+        shape=_styled(alt.Shape, "run", {name: shapes[i % len(shapes)] for i, name in enumerate(names)}),
         tooltip=_told("run", "configuration", x=x.label, y=y.label),
     )
-    chart = al.layer(base.mark_line(interpolate="step-after", strokeWidth=look.scale), points)
-    return finished(_fitted(chart, look, 2.8), look, "")
+    chart = alt.layer(base.mark_line(interpolate="step-after", strokeWidth=look.scale), points)
+    return _finished(_fitted(chart, look, 2.8), look, None)
 
 
 # -- progress ------------------------------------------------------------------------------------
 
 
-def progress(run: Run, look: Look) -> Any:
+def _progress(run: Run, look: Look) -> Any:
     """Draw the objective of each trial in the order of evaluation, the best feasible so far, and the baseline."""
-    al = altair()
-    valid_trials(run)
-    axis, baseline, row_height = metric_axis(run, run.objective.metric), baseline_of(run), 0.06
-    table = tables.trials_table(run, axis)
-    at_top = table["y"].isna() | (table["what"] == "failed")
-    table.loc[at_top & (table["what"] != "failed"), "what"] = "infeasible, not timed"
-    rows = [name for name in ("infeasible, not timed", "failed") if (at_top & (table["what"] == name)).any()]
-    scaled = _scaled(axis, list(table["y"][~at_top]), above=row_height * len(rows))
-    x, y = _trial_axis(run, look, len(table)), al.Y("y:Q", **scaled)
-    table, marks = _marks(table, look, len(table))
+    _valid(run)
+    axis, baseline = _metric_axis(run, run.objective.metric), baseline_of(run)
+    table = _trials(run, axis)
+    is_known = table["y"].notna() & (table["what"] != "failed")
+    table["what"] = table["what"].where(is_known | (table["what"] == "failed"), "infeasible, not timed")
+    scaled = axis.scaled(list(table["y"][is_known]))
+    x, y = _trial_axis(run, look), alt.Y("y:Q", **scaled)
+    told = _told("trial", "configuration", "ended")
+    known = _points(look, "points", table[is_known], table, [*told, *_told(y=axis.label)], x=x, y=y)
+    # Trials without a number stand in a row at the top.
+    top = _points(look, "top", table[~is_known], table, told, x=x, y=alt.value(4 * look.scale))
 
-    def points(name: str, part: pd.DataFrame, height: Any, **numbers: str) -> Any:
-        drawn = _chart(look, name, part).mark_point(strokeWidth=0.6 * look.scale, opacity=1)
-        return drawn.encode(x=x, y=height, **marks, tooltip=_told("trial", "configuration", "ended", **numbers))
-
-    layers = [_linked(points("points", table[~at_top], y, y=axis.label), look, is_brushed=False)]
-    # Trials without a number stand in rows above the others.
-    for row, name in enumerate(rows):
-        height = al.value(al.expr(f"height * {row_height * (row + 0.5)}"))
-        layers.append(points(name, table[at_top & (table["what"] == name)], height))
     feasible = table["y"].where(table["what"].isin(["feasible", "configuration"]))
     best = (feasible.cummin() if run.objective.minimise else feasible.cummax()).ffill()
     is_step = best.notna() & (best.ne(best.shift()) | (best.index == best.index[-1]))
     steps = table[["trial"]].assign(y=best, line="best so far")[is_step]
     styled = _lines({"best so far": (BLACK, _SOLID)} | ({"baseline": (GREEN, _DASH_DOTTED)} if baseline else {}))
     line = _chart(look, "best", steps).mark_line(interpolate="step-after", strokeWidth=1.3 * look.scale)
-    layers.append(line.encode(x=x, y=y, **styled))
-    chart = al.layer(*layers)
+    chart = alt.layer(_linked(known, look, is_brushed=False), top, line.encode(x=x, y=y, **styled))
     if baseline is not None:
         at = float(axis.values(run, [baseline])[0])
-        rule = _rules(look, {"y": at, "line": "baseline"}).encode(y=_speedup_axis(axis, scaled, at), **styled)
-        chart = al.layer(chart, rule).resolve_axis(y="independent")
+        label = f"format({at!r} / datum.value, '.2~g')"
+        speedups = alt.Axis(orient="right", labelExpr=label, title="speedup over the baseline", grid=False)
+        right = alt.Y("y:Q", scale=scaled["scale"], axis=speedups if axis.metric == "time_ms" else None)
+        rule = _rules(look, {"y": at, "line": "baseline"}).encode(y=right, **styled)
+        chart = alt.layer(chart, rule).resolve_axis(y="independent")
     limits = run.info.limits_text()
-    return finished(_fitted(chart, look, 2.8), look, _title_of(run, f"feasible: {limits}" * bool(limits)))
-
-
-def _speedup_axis(axis: MetricAxis, scaled: Mapping[str, Any], baseline: float) -> Any:
-    """Return the vertical axis with the speedups that belong to the times on the other side; of times alone."""
-    al = altair()
-    if axis.metric != "time_ms" or not baseline > 0:
-        return al.Y("y:Q", scale=scaled["scale"], axis=None)
-    low, high = (max(end, 1e-300) for end in scaled["scale"].domain)
-    times = [baseline / speedup for speedup in _log_ticks(baseline / high, baseline / max(low, high / 1e3))]
-    label = f"format({baseline!r} / datum.value, '.3~g')"
-    right = al.Axis(orient="right", values=times, labelExpr=label, title="speedup over the baseline", grid=False)
-    return al.Y("y:Q", scale=scaled["scale"], axis=right)
+    return _finished(_fitted(chart, look, 2.8), look, run, f"feasible: {limits}" * bool(limits))
 
 
 # -- parameters ----------------------------------------------------------------------------------
 
 
-def parameters(run: Run, look: Look) -> Any:
+def _parameters(run: Run, look: Look) -> Any:
     """Draw the importance of every parameter, the times of each value, and the best of each type with each value."""
-    effects = tables.effects_of(run)
-    al = altair()
+    effects, r2 = _effects(run)
     what = "time" if run.objective.metric == "time_ms" else plain(run.objective.metric)
-    room = {"column": (12, 12), "page": (16, 26), "screen": (16, 20)}[look.width]
-    cells = tables.pairs_table(effects.table, *room)
-    longest = max(map(len, [*effects.table["parameter"], *cells["value"]]))
+    cells = _pairs_table(effects, rows=16, columns=int(look.points / (20 * look.scale)))
+    longest = max(map(len, [*effects["parameter"], *cells["value"]]))
     width = look.points - 0.55 * look.letters * min(longest, 24) - 10 * look.scale
-    parts = [_importance(effects, look, width)] if effects.losses else []
-    parts.append(_spread(effects, look, what, width))
+    parts = [] if math.isnan(r2) else [_importance_part(effects, r2, look, width)]
+    parts.append(_values_part(effects, look, what, width))
     if len(cells):
-        parts.append(_pairs(cells, look, what))
+        parts.append(_pairs_part(cells, look, what))
     for letter, part in zip("abc", parts, strict=False):
         part.title.text[0] = f"({letter}) {part.title.text[0]}"
-    left_out = len(run.trials) - effects.trials
+    trials = effects["trial"].nunique()
+    left_out = len(run.trials) - trials
     remarks = [f"{left_out:,} left out" * (left_out > 0)]
-    if not effects.losses:
-        few = counted(effects.trials, "trial")
-        remarks.append(f"too few trials to rank the parameters: {few}, at least {tables.LEAST_TRIALS} are needed")
-    return finished(al.vconcat(*parts, spacing=10 * look.scale), look, _title_of(run, *remarks))
+    if math.isnan(r2):
+        few = _counted(trials, "trial")
+        remarks.append(f"too few trials to rank the parameters: {few}, at least {_LEAST_TRIALS} are needed")
+    return _finished(alt.vconcat(*parts, spacing=10 * look.scale), look, run, *remarks)
 
 
-def _part(look: Look, *lines: str) -> Any:
-    return altair().TitleParams(look.wrapped(*lines), anchor="start", frame="bounds", offset=4, fontSize=look.letters)
+def _effects(run: Run) -> tuple[pd.DataFrame, float]:
+    """Return what the objective depends on, a row for each parameter of each trial, and the R² of a forest.
+
+    Columns: ``trial``, ``parameter``, ``value``, ``place`` (in the order of parameters and values), ``is_type`` (in the
+    accuracy signature), ``relative`` (the objective as a multiple of the best), ``loss`` (see :func:`_importance`) and
+    its ends ``low`` and ``high``. Parameters have two values or more, the most important first.
+    """
+    valid, described = _valid(run), run.parameters
+    values = _metric_axis(run, run.objective.metric).values(run, valid)
+    is_of_space = [all(trial.configuration.get(p.name) in p.values for p in described) for trial in valid]
+    usable = (values > 0) & np.array(is_of_space)
+    if not usable.any():
+        raise PlotError(f"no trial has a positive {run.objective.metric}, so there is nothing to compare")
+    trials, values = [valid[i].configuration for i in np.flatnonzero(usable)], values[usable]
+    relative = values / values.min() if run.objective.minimise else values.max() / values
+    columns = {p: [p.values.index(found[p.name]) for found in trials] for p in described}
+    codes = {parameter: column for parameter, column in columns.items() if len(set(column)) > 1}
+    if not codes:
+        raise PlotError(f"no parameter has two values among {_counted(len(trials), 'trial')}: nothing to compare")
+    losses, r2 = np.zeros((len(codes), 1)), math.nan
+    if len(trials) >= _LEAST_TRIALS:
+        losses, r2 = _importance(np.array(list(codes.values()), dtype=np.float64).T, np.log(relative))
+    mean, deviation = losses.mean(axis=1), losses.std(axis=1)
+    parts = []
+    for place, i in enumerate(np.argsort(-mean, kind="stable")):
+        parameter, column = list(codes.items())[i]
+        texts = list(map(_text, parameter.values))
+        is_type = isinstance(parameter, PrecisionParameter | PolicyParameter) or parameter.name in run.info.signature
+        cells = {"trial": range(len(trials)), "parameter": plain(parameter.name), "is_type": is_type}
+        cells |= {"value": [texts[code] for code in column], "place": [place + code / len(texts) for code in column]}
+        cells |= {"loss": mean[i], "low": mean[i] - deviation[i], "high": mean[i] + deviation[i]}
+        parts.append(pd.DataFrame({**cells, "relative": relative}))
+    return pd.concat(parts), r2
 
 
-def _importance(effects: tables.Effects, look: Look, width: float) -> Any:
-    import pandas as pd
+def _importance(features: Floats, target: Floats) -> tuple[Floats, float]:
+    """Return how much R² a random forest loses without each feature, shape ``(n_features, n_folds)``, and its R².
 
-    al = altair()
+    Losses are permutation importances (Breiman 2001) over the folds of a cross-validation with at most 2,000 trials
+    drawn at random.
+    """
+    from sklearn.ensemble import RandomForestRegressor
+    from sklearn.inspection import permutation_importance
+    from sklearn.model_selection import KFold
+
+    chosen = np.sort(np.random.default_rng(0).permutation(len(target))[:2000])
+    features, target, losses, scores = features[chosen], target[chosen], [], []
+    for known, unseen in KFold(5, shuffle=True, random_state=0).split(features):
+        forest = RandomForestRegressor(40, random_state=0).fit(features[known], target[known])
+        test = features[unseen], target[unseen]
+        losses.append(permutation_importance(forest, *test, n_repeats=3, random_state=0).importances_mean)
+        scores.append(forest.score(*test))
+    return np.array(losses).T, float(np.mean(scores))
+
+
+def _titled(look: Look, *lines: str) -> Any:
+    return alt.TitleParams(look.wrapped(*lines), anchor="start", frame="bounds", offset=4, fontSize=look.letters)
+
+
+def _importance_part(effects: pd.DataFrame, r2: float, look: Look, width: float) -> Any:
     kinds = {True: "can change the result", False: "changes only speed"}
-    firsts = effects.table.drop_duplicates("parameter")[:20]
-    rows = [
-        (plain(name), mean, mean - deviation, mean + deviation, kinds[is_type])
-        for name, is_type in zip(firsts["parameter"], firsts["is_type"], strict=True)
-        for mean, deviation in [effects.losses[name]]
-    ]
-    base = _chart(look, "importance", pd.DataFrame(rows, columns=["parameter", "loss", "low", "high", "kind"]))
-    base = base.encode(y=al.Y("parameter:N", sort=None, title=None))
+    ranked = effects.drop_duplicates("parameter")
+    first = ranked[:20][["parameter", "loss", "low", "high"]].assign(kind=ranked["is_type"].map(kinds))
+    base = _chart(look, "importance", first)
+    base = base.encode(y=alt.Y("parameter:N", sort=None, title=None))
     bars = base.mark_bar(stroke=BLACK, strokeWidth=0.5).encode(
-        x=al.X("loss:Q", axis=al.Axis(title="R² lost by the model without this parameter")),
-        fill=_styled(al.Fill, "kind", dict(zip(kinds.values(), (ORANGE, BLUE), strict=True))),
+        x=alt.X("loss:Q", axis=alt.Axis(title="R² lost by the model without this parameter")),
+        fill=_styled(alt.Fill, "kind", dict(zip(kinds.values(), (ORANGE, BLUE), strict=True))),
     )
     whiskers = base.mark_rule(strokeWidth=0.8 * look.scale).encode(x="low:Q", x2="high:Q")
-    notes = [f"importance (forest: R² = {effects.r2:.2f})"]
-    notes += [] if effects.r2 >= tables.TRUSTED else ["the forest explains too little: no ranking"]
-    more = len(effects.losses) - len(rows)
-    notes += [f"{more} less important ones left out"] if more > 0 else []
-    chart = al.layer(bars, whiskers)
-    return chart.properties(width=width, height=al.Step(11 * look.scale), title=_part(look, *notes))
+    notes = [f"importance (forest: R² = {r2:.2f})"]
+    notes += ["the forest explains too little: no ranking"] * (not r2 >= 0.3)
+    notes += [f"{len(ranked) - 20} less important ones left out"] * (len(ranked) > 20)
+    chart = alt.layer(bars, whiskers)
+    return chart.properties(width=width, height=alt.Step(11 * look.scale), title=_titled(look, *notes))
 
 
-def _spread(effects: tables.Effects, look: Look, what: str, width: float) -> Any:
-    al = altair()
-    columns = 2 if look.width == "column" else 3
-    table = tables.values_table(effects.table, 2 * columns)
+def _values_part(effects: pd.DataFrame, look: Look, what: str, width: float) -> Any:
+    columns, gap = 2 if look.width == "column" else 3, 8 * look.scale
+    names = list(dict.fromkeys(effects["parameter"]))[: 2 * columns]
+    groups = effects[effects["parameter"].isin(names)].groupby(["place", "parameter", "value"])["relative"]
+    table = groups.quantile(np.array([0.0, 0.25, 0.5, 0.75, 0.95])).unstack()
+    table = table.set_axis(["q0", "q25", "q50", "q75", "q95"], axis=1).reset_index()
     highest = max(1.05 * float(table["q95"].max()), 1.2)
-    numbers = al.Axis(title=f"{what} / best {what}", values=_log_ticks(1.0, highest), format="~g")
-    scale = al.Scale(type="log", domain=[0.95, highest], nice=False)
-    in_order = al.EncodingSortField("place", op="min")
-    values = al.X("value:N", sort=in_order, title=None, axis=al.Axis(labelOverlap=True))
-    base = al.Chart().encode(x=values)
-    whisker = base.mark_rule(strokeWidth=look.scale).encode(y=al.Y("q0:Q", scale=scale, axis=numbers), y2="q95:Q")
+    numbers = alt.Axis(title=f"{what} / best {what}", format="~g", tickCount=5)
+    scale = alt.Scale(type="log", domain=[0.95, highest], nice=False)
+    in_order = alt.EncodingSortField("place", op="min")
+    values = alt.X("value:N", sort=in_order, title=None, axis=alt.Axis(labelOverlap=True))
+    base = alt.Chart().encode(x=values)
+    whisker = base.mark_rule(strokeWidth=look.scale).encode(y=alt.Y("q0:Q", scale=scale, axis=numbers), y2="q95:Q")
     box = base.mark_bar(fill="#D8E6F0", stroke=BLACK, strokeWidth=0.6).encode(y="q25:Q", y2="q75:Q")
     middle = base.mark_tick(color=VERMILLION, thickness=1.4 * look.scale).encode(y="q50:Q")
-    layers = al.layer(whisker, box, middle, data=_data(look, "values", table))
-    gap = 8 * look.scale
+    layers = alt.layer(whisker, box, middle, data=_chart(look, "values", table).data)
     facets = layers.properties(width=(width - gap * (columns - 1)) / columns, height=62 * look.scale).facet(
-        al.Facet("parameter:N", sort=list(dict.fromkeys(table["parameter"])), title=None), columns=columns, spacing=gap
+        alt.Facet("parameter:N", sort=names, title=None), columns=columns, spacing=gap
     )
-    title = _part(look, "best, quartiles and 95% by value; orange: median")
+    title = _titled(look, "best, quartiles and 95% by value; orange: median")
     return facets.resolve_scale(x="independent").properties(title=title)
 
 
-def _pairs(cells: pd.DataFrame, look: Look, what: str) -> Any:
-    al = altair()
+def _pairs_table(effects: pd.DataFrame, rows: int, columns: int) -> pd.DataFrame:
+    """Return the best (``relative``) with each type (``value``) and each value of another parameter (``setting``).
+
+    ``is_best`` marks the best settings of a parameter in a row. As many parameters as ``rows`` and ``columns`` hold.
+    Without types, or without others, it is the most important parameter against the others.
+    """
+
+    def fitting(part: pd.DataFrame, most: int) -> pd.DataFrame:
+        counts = part.groupby("parameter", sort=False)["value"].nunique().cumsum()
+        return part[part["parameter"].isin([*counts.index[:1], *counts.index[counts <= most]])]
+
+    is_down = effects["is_type"]
+    if is_down.all() or not is_down.any():
+        is_down = effects["parameter"] == effects["parameter"].iloc[0]
+    table = effects.assign(value=effects["parameter"] + " " + effects["value"])
+    names = {"parameter": "other", "value": "setting", "place": "setting_place"}
+    across = fitting(table[~is_down], columns)[["trial", *names]].rename(columns=names)
+    both = fitting(table[is_down], rows)[["trial", "value", "place", "relative"]].merge(across)
+    best = both.groupby(["place", "value", "setting_place", "setting", "other"])["relative"].min().reset_index()
+    return best.assign(is_best=best["relative"] == best.groupby(["value", "other"])["relative"].transform("min"))
+
+
+def _pairs_part(cells: pd.DataFrame, look: Look, what: str) -> Any:
     most = min(max(1.5, float(cells["relative"].max())), 10.0)
     cells = cells.assign(text=[f"{each:.0f}" if each >= 9.95 else f"{each:.1f}" for each in cells["relative"]])
     across = list(dict.fromkeys(cells.sort_values("setting_place")["setting"]))
     base = _chart(look, "pairs", cells).encode(
-        x=al.X("setting:N", sort=across, title=None, axis=al.Axis(labelAngle=-90)),
-        y=al.Y("value:N", sort=list(dict.fromkeys(cells["value"])), title=None),
+        x=alt.X("setting:N", sort=across, title=None, axis=alt.Axis(labelAngle=-90)),
+        y=alt.Y("value:N", sort=list(dict.fromkeys(cells["value"])), title=None),
     )
-    scale = al.Scale(type="log", domain=[1, most], clamp=True, scheme="cividis", reverse=True)
-    map_ = base.mark_rect().encode(fill=al.Fill("relative:Q", scale=scale, legend=None))
+    scale = alt.Scale(type="log", domain=[1, most], clamp=True, scheme="cividis", reverse=True)
+    map_ = base.mark_rect().encode(fill=alt.Fill("relative:Q", scale=scale, legend=None))
     frame = base.mark_rect(fill=None, strokeWidth=1.1 * look.scale, stroke=VERMILLION).transform_filter("datum.is_best")
-    colour = al.condition(f"datum.relative > {most**0.55!r}", al.value("white"), al.value(BLACK))
+    colour = alt.condition(f"datum.relative > {most**0.55!r}", alt.value("white"), alt.value(BLACK))
     text = base.mark_text(fontSize=0.8 * look.letters).encode(text="text:N", color=colour)
-    size = {"width": al.Step(13 * look.scale), "height": al.Step(11 * look.scale)}
-    title = _part(look, f"best {what} of each pair / best {what}", "framed: the best value in the row")
-    return al.layer(map_, frame, text).properties(**size, title=title)
+    size = {"width": alt.Step(13 * look.scale), "height": alt.Step(11 * look.scale)}
+    title = _titled(look, f"best {what} of each pair / best {what}", "framed: the best value in the row")
+    return alt.layer(map_, frame, text).properties(**size, title=title)
 
 
 # -- time, kernels and sensitivity ---------------------------------------------------------------
 
 
-def time(run: Run, look: Look) -> Any:
+def _time(run: Run, look: Look) -> Any:
     """Draw the time by phase, and how the time of the trials added up from evaluation to evaluation."""
-    import pandas as pd
-
-    al = altair()
-    total = spent_s(run)
+    total = {plain(phase): seconds for phase, seconds in spent_s(run).items()}
     if not total:
         raise PlotError("the run does not say how its time was spent: it was recorded without durations")
     whole = sum(total.values())
     units = (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3))
-    unit, seconds = next(((unit, size) for unit, size in units if whole >= 2 * size), units[-1])
-    named = {plain(phase): each for phase, each in total.items()}
-    rows = [(phase, s / seconds, f"{s / seconds:.3g} {unit} ({s / whole:.0%})") for phase, s in named.items()]
-    colours = {**_coloured([*named]), "other": _GREY}
-    fill = al.Fill("phase:N", scale=al.Scale(domain=list(colours), range=list(colours.values())), legend=None)
-    longest = al.Scale(domain=[0, 1.4 * max(total.values()) / seconds], nice=False)
+    unit, seconds = next((each for each in units if whole >= 2 * each[1]), units[-1])
+    rows = [(phase, s / seconds, f"{s / seconds:.3g} {unit} ({s / whole:.0%})") for phase, s in total.items()]
+    fill = _styled(alt.Fill, "phase", _coloured([*total]))
+    fill.legend = None
+    longest = alt.Scale(domain=[0, 1.4 * max(total.values()) / seconds], nice=False)
     base = _chart(look, "phases", pd.DataFrame(rows, columns=["phase", "spent", "text"])).encode(
-        x=al.X("spent:Q", title=f"wall time ({unit})", scale=longest), y=al.Y("phase:N", sort=None, title=None)
+        x=alt.X("spent:Q", title=f"wall time ({unit})", scale=longest), y=alt.Y("phase:N", sort=None, title=None)
     )
     bars = base.mark_bar(stroke=BLACK, strokeWidth=0.5).encode(fill=fill)
     texts = base.mark_text(align="left", dx=3, fontSize=look.letters).encode(text="text:N")
     width = look.points - 50 * look.scale
-    parts = [al.layer(bars, texts).properties(width=width, height=al.Step(12 * look.scale))]
-    along = tables.spent_along(run, [phase for phase in total if phase != "other"])
+    parts = [alt.layer(bars, texts).properties(width=width, height=alt.Step(12 * look.scale))]
+    along = _spent_along(run, list(total))
     if len(along):
-        places = {phase: i for i, phase in enumerate(named)}
-        along = along.assign(spent=along["seconds"] / seconds, place=along["phase"].map(places))
-        area = (
-            _chart(look, "along", along)
-            .mark_area(stroke="white", strokeWidth=0.5)
-            .encode(
-                x=_trial_axis(run, look, len(run.trials)),
-                y=al.Y("spent:Q", stack=True, title=f"time in trials, added up ({unit})"),
-                fill=fill,
-                order="place:Q",
-                tooltip="phase:N",
-            )
+        area = _chart(look, "along", along.assign(spent=along["seconds"] / seconds))
+        area = area.mark_area(stroke="white", strokeWidth=0.5).encode(
+            x=_trial_axis(run, look),
+            y=alt.Y("spent:Q", stack=True, title=f"time in trials, added up ({unit})"),
+            fill=fill,
+            order="place:Q",
+            tooltip="phase:N",
         )
-        parts.append(area.properties(width=width, height=108 * (1.35 if look.width != "column" else 1)))
+        parts.append(area.properties(width=width, height=108 * look.taller))
     devices = run.state.workers
-    chart = al.vconcat(*parts, spacing=8 * look.scale)
-    return finished(chart, look, _title_of(run, f"{devices} devices at a time" * (devices > 1)))
+    chart = alt.vconcat(*parts, spacing=8 * look.scale)
+    return _finished(chart, look, run, f"{devices} devices at a time" * (devices > 1))
 
 
-def kernels(run: Run, look: Look) -> Any:
+def _spent_along(run: Run, phases: Sequence[str]) -> pd.DataFrame:
+    """Return the seconds each phase of the trials took up to a trial: ``trial``, ``phase``, ``seconds``, ``place``.
+
+    Time beside the trials (prepare, search) has no place along the run and is left out; 300 steps are enough to see.
+    """
+    each = pd.DataFrame([{}, *(trial.measurement.durations_s for trial in run.trials)]).rename(columns=plain)
+    sums = each.reindex(columns=list(phases)).fillna(0.0).cumsum() / max(1, run.state.workers)
+    sums = sums.loc[:, sums.iloc[-1] > 0]
+    steps = np.unique(np.linspace(0, len(run.trials), min(len(run.trials), 300) + 1).astype(int))
+    long = sums.iloc[steps].rename_axis("trial").reset_index().melt("trial", var_name="phase", value_name="seconds")
+    return long.assign(place=long["phase"].map(list(phases).index))
+
+
+def _kernels(run: Run, look: Look) -> Any:
     """Draw the time of a run by kernel, the host between launches included: the baseline and the winner."""
-    al = altair()
-    table = tables.kernels_table(run)
-    names = list(dict.fromkeys(name for name in table["kernel"] if name != tables.HOST))
-    starts = table.groupby("trial", sort=False)["ms"].cumsum() - table["ms"]
-    table = table.assign(start=starts, end=starts + table["ms"], middle=starts + table["ms"] / 2)
+    if not run.info.is_of_application:
+        raise PlotError(f"{run.kernel or 'the run'} is a single kernel: there are no shares of kernels to draw")
+    shown = {"baseline": baseline_of(run), "closest" if run.best is None else "winner": run.best or run.closest}
+    rows = []
+    for name, trial in shown.items():
+        if trial is not None and (times := kernel_times(trial)):
+            label = f"{name}, {sum(each.launches for each in times.values()):,} launches"
+            parts = {**{plain(kernel): each.time_ms for kernel, each in times.items()}, HOST: host_ms(trial)}
+            rows += [(label, kernel, ms) for kernel, ms in parts.items()]
+    if not rows:
+        raise PlotError("no trial that could be shown says where its time went: neither baseline nor winner ran")
+    table = pd.DataFrame(rows, columns=["trial", "kernel", "ms"])
+    groups = table.groupby("trial", sort=False)["ms"]
+    table = table.assign(end=groups.cumsum(), share=table["ms"] / groups.transform("sum"))
+    table = table.assign(start=table["end"] - table["ms"], middle=table["end"] - table["ms"] / 2)
     is_long = table["ms"] > 0.11 * table["end"].max()
     table["text"] = [f"{share:.0%}" * shown for share, shown in zip(table["share"], is_long, strict=True)]
-    base = _chart(look, "parts", table).encode(y=al.Y("trial:N", sort=None, title=None))
+    names = [name for name in dict.fromkeys(table["kernel"]) if name != HOST]
+    base = _chart(look, "parts", table).encode(y=alt.Y("trial:N", sort=None, title=None))
     bars = base.mark_bar(stroke=BLACK, strokeWidth=0.5).encode(
-        x=al.X("start:Q", title="time of one run by kernel (ms)"),
+        x=alt.X("start:Q", title="time of one run by kernel (ms)"),
         x2="end:Q",
-        fill=_styled(al.Fill, "kernel", {**_coloured(names), tables.HOST: "white"}),
+        fill=_styled(alt.Fill, "kernel", {**_coloured(names), HOST: "white"}),
         tooltip=_told("kernel", ms="ms", share="share"),
     )
     texts = base.mark_text(fontSize=look.letters).encode(x="middle:Q", text="text:N")
-    size = {"width": look.points - 80 * look.scale, "height": al.Step(24 * look.scale)}
-    return finished(al.layer(bars, texts).properties(**size), look, _title_of(run))
+    size = {"width": look.points - 80 * look.scale, "height": alt.Step(24 * look.scale)}
+    return _finished(alt.layer(bars, texts).properties(**size), look, run)
 
 
-def sensitivity(run: Run, look: Look) -> Any:
+def _sensitivity(run: Run, look: Look) -> Any:
     """Draw, for each precision and policy changed alone, the digits it gains or loses and how much faster it is."""
-    al = altair()
-    explanation = explanation_of(run)
-    table = tables.sensitivity_table(explanation)
-    base = al.Chart(_data(look, "changes", table))
-    order = list(table["change"])
-    labels = al.Y("change:N", sort=order, title=None, axis=al.Axis(grid=False, domain=False, ticks=False))
-    bare = al.Y("change:N", sort=order, title=None, axis=al.Axis(labels=False, grid=False, domain=False, ticks=False))
-    kinds = [name for name in ("restored", "narrowed") if name in set(table["what"])]
-    colours = {"restored": BLUE, "narrowed": YELLOW}
-    legend = al.Legend(title=None)
-    fill = al.Fill("what:N", scale=al.Scale(domain=kinds, range=[colours[k] for k in kinds]), legend=legend)
-    stroke = al.Legend(title=None, symbolType="stroke", symbolStrokeColor=VERMILLION, symbolSize=150)
-    limit = al.Color("line:N", scale=al.Scale(domain=["error limit"], range=[VERMILLION]), legend=stroke)
-    zero = {"color": BLACK, "strokeWidth": 0.8 * look.scale}
-
-    def haloed(texts: Any) -> Any:
-        halo = texts.mark_text(fontSize=look.letters, stroke="white", strokeWidth=0.5 * look.letters)
-        return al.layer(halo, texts.mark_text(fontSize=look.letters))
-
-    digits = base.mark_bar(stroke=BLACK, strokeWidth=0.5).encode(
-        x=al.X("digits:Q", title="decimal digits gained"), y=labels, fill=fill
+    found = explanation_of(run)
+    if not any(change.outcome is not None for change in found.changes):
+        why = "none of the winner's neighbours was measured" if found.changes else found.sentences[0]
+        raise PlotError(f"no sensitivity can be drawn: {why[:1].lower()}{why[1:]}")
+    table = pd.DataFrame(map(_change_row, found.changes))
+    base = _chart(look, "changes", table)
+    bare = {"grid": False, "domain": False, "ticks": False}
+    labels, rows = (
+        alt.Y("change:N", sort=None, title=None, axis=alt.Axis(labels=is_left, **bare)) for is_left in (True, False)
     )
-    at_zero = al.Chart(al.InlineData(values=[{"at": 0}])).mark_rule(**zero).encode(x="at:Q")
-    exact = haloed(base.encode(x=al.datum(0), y=labels, text="remark:N"))
+    fill = _styled(alt.Fill, "what", {"restored": BLUE, "narrowed": YELLOW})
+
+    def half(column: str, title: str, text: str, middle: float, at: float, y: Any, scale: Any, *more: Any) -> Any:
+        bars = base.transform_filter(f"isValid(datum.{column})").transform_calculate(start=str(at))
+        bars = bars.mark_bar(stroke=BLACK, strokeWidth=0.5)
+        x = alt.X(f"{column}:Q", title=title, scale=scale, axis=alt.Axis(format="~g", tickCount=8, labelSeparation=4))
+        zero = _rules(look, {"at": at}, width=0.8, color=BLACK).encode(x=alt.X("at:Q", scale=scale))
+        words = base.encode(x=alt.datum(middle), y=y, text=f"{text}:N")
+        halo = words.mark_text(fontSize=look.letters, stroke="white", strokeWidth=0.5 * look.letters)
+        layers = (bars.encode(x=x, x2="start:Q", y=y, fill=fill), *more, zero, halo)
+        return alt.layer(*layers, words.mark_text(fontSize=look.letters)).properties(**size)
+
     known = [each for name in ("speed", "low", "high") for each in table[name] if not math.isnan(each)]
     ends = [min([1.0, *known]) / 1.1, max([1.0, *known]) * 1.1]
-    scale = al.Scale(type="log", domain=ends, nice=False)
-    ticks = al.Axis(values=_log_ticks(*ends), format="~g", labelOverlap=True)
-    bars = base.transform_filter("isValid(datum.speed)").transform_calculate(one="1")
-    speed = bars.mark_bar(stroke=BLACK, strokeWidth=0.5).encode(
-        x=al.X("speed:Q", scale=scale, axis=ticks, title="speed (winner: 1)"), x2="one:Q", y=bare, fill=fill
-    )
-    interval = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=look.scale)
-    interval = interval.encode(x=al.X("low:Q", scale=scale), x2="high:Q", y=bare)
-    at_one = al.Chart(al.InlineData(values=[{"at": 1}])).mark_rule(**zero).encode(x=al.X("at:Q", scale=scale))
-    why = haloed(base.encode(x=al.datum(math.sqrt(ends[0] * ends[1])), y=bare, text="why:N"))
+    speeds = alt.Scale(type="log", domain=ends, nice=False)
     letters = min(max(map(len, table["change"])), int(0.45 * look.points / (0.55 * look.letters)))
     width = (look.points - 0.55 * look.letters * letters - 20 * look.scale) / 2
-    size = {"width": width, "height": al.Step(11 * look.scale)}
+    size = {"width": width, "height": alt.Step(11 * look.scale)}
     limits = []
-    if math.isfinite(spare := explanation.digits_spare):
-        at_limit = al.Chart(al.InlineData(values=[{"at": -spare, "line": "error limit"}]))
-        limits.append(at_limit.mark_rule(strokeWidth=1.4 * look.scale).encode(x="at:Q", color=limit))
-    left = al.layer(digits, at_zero, *limits, exact).properties(**size)
-    chart = al.hconcat(left, al.layer(speed, interval, at_one, why).properties(**size), spacing=8)
-    missing = [counted(explanation.missing, "change") + " not measured"] if explanation.missing else []
-    subject = "the winner" if explanation.subject == "best" else "the closest trial, not feasible"
-    return finished(chart, look, _title_of(run, f"one type of {subject} changed at a time", *missing))
+    if math.isfinite(spare := found.digits_spare):
+        colour = _styled(alt.Color, "line", {"error limit": VERMILLION}, symbolType="stroke", symbolSize=150)
+        limits.append(_rules(look, {"at": -spare, "line": "error limit"}, width=1.4).encode(x="at:Q", color=colour))
+    intervals = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=look.scale)
+    intervals = intervals.encode(x=alt.X("low:Q", scale=speeds), x2="high:Q", y=rows)
+    left = half("digits", "decimal digits gained", "remark", 0.0, 0.0, labels, alt.Scale(), *limits)
+    centre = math.sqrt(ends[0] * ends[1])
+    right = half("speed", "speed (winner: 1)", "why", centre, 1.0, rows, speeds, intervals)
+    missing = f"{_counted(found.missing, 'change')} not measured" * bool(found.missing)
+    subject = "the winner" if found.subject == "best" else "the closest trial, not feasible"
+    chart = alt.hconcat(left, right, spacing=8)
+    return _finished(chart, look, run, f"one type of {subject} changed at a time", missing)
+
+
+def _change_row(change: Change) -> dict[str, Any]:
+    """Return a change of one type: ``change``, ``what``, ``digits``, ``speed`` and its interval ``low`` to ``high``.
+
+    ``remark`` stands for digits that are not finite, ``why`` for a speed that is not known or beyond the axis.
+    """
+    outcome = change.outcome
+    speed, ends = (math.nan, None) if outcome is None else (outcome.speed, outcome.interval)
+    low, high = ends or (math.nan, math.nan)
+    if outcome is None:
+        why = "not allowed" if change.broken else "not measured"
+    elif math.isnan(speed):
+        why = "not timed" if outcome.trial.is_valid else outcome.trial.status.value.replace("_", " ")
+    else:
+        why = "" if _SLOWEST <= speed <= _FASTEST else f"{speed:.2g}"
+    buffers = f" of {few_names(change.buffers, 1)}" * bool(change.buffers)
+    exact = "exact" if change.digits > 0 else "not exact"
+    numbers = {"speed": speed, "low": low, "high": high}
+    return {
+        "change": plain(f"{change.parameter}{buffers}: {_text(change.before)} → {_text(change.after)}"),
+        "what": "restored" if change.is_restored else "narrowed",
+        "digits": change.digits,
+        "remark": exact if math.isinf(change.digits) else "0" if abs(change.digits) < 0.05 else "",
+        "why": why,
+        **{name: min(max(value, _SLOWEST), _FASTEST) for name, value in numbers.items()},
+    }
 
 
 # -- pictures of an application's answer ---------------------------------------------------------
-
-#: Cells of a map on a side; of larger arrays means of blocks are drawn.
-_CELLS: Final = 128
 
 
 def map_of(values: ArrayLike, label: str, *, scheme: str, domain: Sequence[float], log: bool = False) -> Any:
@@ -786,43 +894,28 @@ def map_of(values: ArrayLike, label: str, *, scheme: str, domain: Sequence[float
         domain: the smallest and the largest number (and one between them for a diverging scheme).
         log: whether colours follow the logarithm.
     """
-    import pandas as pd
-
-    al = altair()
     cells = np.asarray(values, dtype=np.float64)
     side = max(1, -(-max(cells.shape) // _CELLS))
+    row, column = np.indices(cells.shape) // side * side
+    table = pd.DataFrame({"x": column.ravel(), "y": row.ravel(), "value": cells.ravel()})
+    table = table[np.isfinite(table["value"])].groupby(["y", "x"])["value"].mean().round(7).reset_index()
     rows, columns = (-(-length // side) for length in cells.shape)
-    padded = np.full((rows * side, columns * side), np.nan)
-    padded[: cells.shape[0], : cells.shape[1]] = cells
-    blocks = padded.reshape(rows, side, columns, side)
-    count = np.isfinite(blocks).sum(axis=(1, 3))
-    means = np.nansum(blocks, axis=(1, 3)) / np.where(count, count, np.nan)
-    row, column = np.nonzero(count)
-    table = pd.DataFrame({"x": column * side, "y": row * side, "value": means[row, column].round(7)})
     size = max(1, 300 // max(rows, columns))
-    colour = al.Scale(
-        scheme=scheme, domain=list(domain), clamp=True, type="log" if log else "linear",
-        **({"domainMid": domain[len(domain) // 2]} if len(domain) > 2 else {}),
-    )  # fmt: skip
-    return (
-        al.Chart(al.InlineData(values=table.to_dict("records")))
-        .mark_rect()
-        .encode(
-            x=al.X("x:O", axis=None),
-            y=al.Y("y:O", axis=None, sort="descending"),
-            fill=al.Fill("value:Q", scale=colour, title=label),
-        )
-        .properties(width=columns * size, height=rows * size)
-    )
+    middle = {"domainMid": domain[len(domain) // 2]} if len(domain) > 2 else {}
+    colour = alt.Scale(scheme=scheme, domain=list(domain), clamp=True, type="log" if log else "linear", **middle)
+    drawn = alt.Chart(alt.InlineData(values=table.to_dict("records"))).mark_rect()
+    places = {"x": alt.X("x:O", axis=None), "y": alt.Y("y:O", axis=None, sort="descending")}
+    drawn = drawn.encode(**places, fill=alt.Fill("value:Q", scale=colour, title=label))
+    return drawn.properties(width=columns * size, height=rows * size)
 
 
 _DRAW: Final[Mapping[str, Callable[[Run, Look], Any]]] = {
-    "pareto": pareto,
-    "progress": progress,
-    "parameters": parameters,
-    "time": time,
-    "sensitivity": sensitivity,
-    "kernels": kernels,
+    "pareto": _pareto,
+    "progress": _progress,
+    "parameters": _parameters,
+    "time": _time,
+    "sensitivity": _sensitivity,
+    "kernels": _kernels,
 }
 #: What can be drawn of an application's run alone, and of any run.
 APPLICATION_KINDS: Final = ("kernels", "answer")

@@ -1,4 +1,4 @@
-"""How far a tuning run has come: below a notebook's cell, and in a script as lines on standard error."""
+"""How far a tuning run has come: below a notebook's cell, on a terminal, or as lines on standard error."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from mptune import tuning as tuner
 from mptune.markup import Table, as_html, pairs, plain
 from mptune.results.description import result_text
 from mptune.tuning import Progress
 
-__all__ = ["NotebookProgress", "ProgressLines", "in_notebook", "tune", "tune_sizes"]
+if TYPE_CHECKING:
+    from rich.live import Live
+
+__all__ = ["ProgressView", "in_notebook", "tune", "tune_sizes"]
 
 _REFRESH_S: Final = 0.5
 #: Seconds between lines.
@@ -30,89 +33,104 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-class ProgressLines:
-    """Prints a line a minute on standard error; give it to ``tune`` as ``on_progress``.
+class ProgressView:
+    """Shows where tuning stands; give it to ``tune`` as ``on_progress``.
+
+    In a notebook it is shown in one place below the cell; elsewhere there is a line a minute on standard error.
 
     Args:
         time_limit_s: no evaluation starts after that.
-        clock: time in seconds.
+        is_live: whether standard error is a terminal on which the view is updated in place.
         is_quiet: whether only to count.
+        clock: time in seconds.
     """
 
     def __init__(
         self,
         time_limit_s: float | None = None,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        is_live: bool = False,
         is_quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._clock, self._is_quiet = clock, is_quiet
-        self._next_line_s = clock() + _LINE_EVERY_S
         self._time_limit_s = math.inf if time_limit_s is None else time_limit_s
-        self._replayed = 0
-        self._sizes = ""
+        self._clock = clock
+        self._every_s, self._next_s = _LINE_EVERY_S, clock() + _LINE_EVERY_S
+        self._replayed, self._sizes, self.trials = 0, "", 0
+        self._latest: Progress | None = None
+        self._live: Live | None = None
+        self._update: Callable[[str], None] | None = None
+        if is_quiet:
+            self._next_s = math.inf
+        elif in_notebook():
+            from IPython.display import HTML, display  # only a notebook has it
 
-    def __call__(self, progress: Progress) -> None:
-        """Count a trial, and print a line unless there was one within the last minute."""
-        self._replayed += progress.replayed
-        if not self._is_quiet and self._clock() >= self._next_line_s:
-            print(plain("; ".join(self.stands(progress))), file=sys.stderr, flush=True)
-            self._next_line_s = self._clock() + _LINE_EVERY_S
+            self._every_s, self._next_s = _REFRESH_S, -math.inf
+            handle: Any = display(HTML(as_html("preparing")), display_id=True)
+            self._update = lambda text: handle.update(HTML(text))
+        elif is_live:
+            from rich.console import Console
+            from rich.live import Live
+
+            self._every_s, self._next_s = 0.1, -math.inf
+            console = Console(stderr=True, highlight=False)
+            self._live = Live("preparing inputs and reference", console=console, refresh_per_second=8, transient=True)
+
+    def __enter__(self) -> ProgressView:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+        if self._update is not None and self._latest is not None:
+            self._show(self._latest)
 
     def begin(self, sizes: Mapping[str, int]) -> None:
         """Note which of several sizes is tuned next."""
-        self._replayed, self._sizes = 0, f"{pairs(sizes)}, "
+        self.trials, self._replayed, self._sizes = 0, 0, f"{pairs(sizes)}, "
 
-    def stands(self, progress: Progress) -> tuple[str, str]:
-        """Return how far the run has come, and the best so far."""
+    def __call__(self, progress: Progress) -> None:
+        """Count a trial, and show it unless something was shown just now."""
+        self.trials += 1
+        self._replayed, self._latest = self._replayed + progress.replayed, progress
+        if (start_s := self._clock()) < self._next_s:
+            return
+        self._show(progress)
+        # The view looks at all trials: with many of them, it must not take more than one twentieth of the time.
+        took_s = self._clock() - start_s
+        self._next_s = start_s + took_s + max(self._every_s, 20 * took_s)
+
+    def verify(self, progress: Progress) -> None:
+        """Show on how many unseen inputs a trial has been verified."""
+        if self._live is not None:
+            unseen = progress.trial.measurement.metrics.get("unseen_inputs", 0)
+            self._live.update(f"verification: {unseen:.0f} unseen inputs, {progress.trial.configuration}")
+
+    def _show(self, progress: Progress) -> None:
         run = progress.run()
-        done = run.evaluations
-        budget = min(progress.budget, run.info.configurations or progress.budget)
+        done, budget = run.evaluations, min(progress.budget, run.info.configurations or progress.budget)
         each_s = progress.elapsed_s / max(1, done - self._replayed)
         left_s = max(0.0, min(each_s * (budget - done), self._time_limit_s - progress.elapsed_s))
         found = "no configuration meets the threshold yet" if run.best is None else f"best {result_text(run, run.best)}"
         found += f", {len(run.trade_offs)} on the front" * bool(run.trade_offs)
         stands = f"{done}/{budget} evaluations, {run.feasible} feasible, about {left_s:.0f} s left"
-        return f"{self._sizes}{progress.phase}: {stands}", found
+        stands, statuses = f"{self._sizes}{progress.phase}: {stands}", pairs(run.statuses)
+        if self._update is not None:
+            best = () if run.best is None else (str(run.best.configuration),)
+            self._update(as_html(run.kernel, Table((), tuple((line,) for line in (stands, found, *best, statuses)))))
+        elif self._live is not None:
+            from rich.console import Group
+            from rich.progress_bar import ProgressBar
+            from rich.text import Text
 
-
-class NotebookProgress:
-    """Shows where a tuning run stands in one place below the cell; give it to ``tune`` as ``on_progress``."""
-
-    def __init__(self) -> None:
-        from IPython.display import HTML, display  # only a notebook has it
-
-        self._html = HTML
-        self._handle: Any = display(HTML(as_html("preparing")), display_id=True)
-        self._shown_s = -_REFRESH_S
-
-    def __call__(self, progress: Progress) -> None:
-        """Show it, unless something was shown just now."""
-        now_s = time.monotonic()
-        if now_s - self._shown_s >= _REFRESH_S:
-            self._show(_progress_html(progress))
-            self._shown_s = time.monotonic()
-
-    def finish(self, kernel: str, evaluations: int) -> None:
-        """Show that the run is over; the run itself is the cell's value."""
-        self._show(as_html(f"{kernel}: {evaluations} evaluations done"))
-
-    def _show(self, html: str) -> None:
-        self._handle.update(self._html(html))
-
-
-def _progress_html(progress: Progress) -> str:
-    run = progress.run()
-    best = run.best
-    found = "none feasible yet" if best is None else f"{result_text(run, best)} at {best.configuration}"
-    rows = {
-        "phase": progress.phase,
-        "evaluations": f"{run.evaluations} of {progress.budget}",
-        "elapsed": f"{progress.elapsed_s:.0f} s",
-        "best": found,
-        "statuses": pairs(run.statuses),
-    }
-    return as_html(run.kernel, Table((), tuple(rows.items())))
+            ahead = (f"compiling ahead: {configuration}" for configuration in progress.ahead)
+            more = (Text(plain(line), "dim", no_wrap=True, overflow="ellipsis") for line in (statuses, *ahead))
+            bar = ProgressBar(budget, min(done, budget), width=60)
+            self._live.update(Group(Text(plain(stands)), bar, Text(plain(found)), *more))
+        else:
+            print(plain(f"{stands}; {found}"), file=sys.stderr, flush=True)
 
 
 def _with_progress(function: Callable[P, R]) -> Callable[P, R]:
@@ -120,13 +138,9 @@ def _with_progress(function: Callable[P, R]) -> Callable[P, R]:
     def shown(*args: P.args, **kwargs: P.kwargs) -> R:
         if "on_progress" in kwargs:
             return function(*args, **kwargs)
-        progress = NotebookProgress() if in_notebook() else ProgressLines()
-        kwargs["on_progress"] = progress
-        found = function(*args, **kwargs)
-        runs: list[Any] = found if isinstance(found, list) else [found]
-        if isinstance(progress, NotebookProgress) and runs:
-            progress.finish(runs[0].kernel, sum(run.evaluations for run in runs))
-        return found
+        with ProgressView() as view:
+            kwargs["on_progress"] = view
+            return function(*args, **kwargs)
 
     return shown
 

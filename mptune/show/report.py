@@ -27,21 +27,17 @@ from mptune.interop.recorded import is_run_file
 from mptune.markup import as_html, plain
 from mptune.paths import write_whole
 from mptune.results.description import compare_runs
-from mptune.results.trial import Trial
 from mptune.run import Run, json_document
-from mptune.show.charts import APPLICATION_KINDS, KINDS, Look, chart_of, fronts
+from mptune.show.charts import APPLICATION_KINDS, KINDS, Look, baseline_of, chart_of, fronts
 from mptune.show.saving import in_script, vega
-from mptune.show.tables import baseline_of
 from mptune.tuning.explain import explanation_of
 
 __all__ = ["SOURCES", "report_document", "write_report"]
 
 #: Trials whose source is in the page unless another number is asked for.
 SOURCES: Final = 1000
-#: Characters of a message that are kept, and of all messages together.
-_LONGEST_MESSAGE: Final = 8000
-_ALL_MESSAGES: Final = 1_000_000
-_SHORTEST_MESSAGE: Final = 300
+#: Characters of a message in the table of trials; the run file has all.
+_LONGEST_MESSAGE: Final = 2000
 _ENVIRONMENT: Final = jinja2.Environment(
     loader=jinja2.PackageLoader("mptune.show", "files"), undefined=jinja2.StrictUndefined, autoescape=True
 )
@@ -67,10 +63,10 @@ def write_report(
     if path.is_file() and is_run_file(path):
         raise MptuneError(f"{path} is a run file: give the report another name, such as {path.with_suffix('.html')}")
     document = report_document(runs, sources=sources)
-    text = _page(document)
+    text = _page(document).encode("utf-8", "backslashreplace")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text.encode("utf-8", "backslashreplace"))
+        write_whole(path, text)
     except OSError as error:
         raise MptuneError(f"cannot write the report {path}: {error.strerror or error}") from error
     return document
@@ -83,21 +79,21 @@ def report_document(runs: Run | str | Path | Sequence[Run | str | Path], *, sour
         raise MptuneError("a report needs one run or more")
     if sources < 0:
         raise MptuneError(f"sources {sources}: expected 0 or more")
-    files = ["" if isinstance(run, Run) else str(run) for run in given]
-    loaded = [run if isinstance(run, Run) else read_run(run) for run in given]
     named: dict[str, Run] = {}
-    for run, file in zip(loaded, files, strict=True):
+    documents = []
+    for each in given:
+        run, file = (each, "") if isinstance(each, Run) else (read_run(each), str(each))
         name = plain((Path(file).stem if file else run.kernel) or "run")
-        tries = (name if number == 1 else f"{name} ({number})" for number in range(1, len(loaded) + 1))
-        named[next(label for label in tries if label not in named)] = run
-    kernels = ", ".join(dict.fromkeys(run.kernel for run in loaded))
+        tries = (name if number == 1 else f"{name} ({number})" for number in range(1, len(given) + 1))
+        label = next(label for label in tries if label not in named)
+        named[label] = run
+        documents.append(_run_document(run, label, file, sources))
     both = []
     if len(named) > 1:
         with contextlib.suppress(PlotError):
             both = [fronts(named, Look("screen")).to_dict(validate=False)]
     compared = compare_runs(named)
-    parts = zip(named.items(), files, strict=True)
-    documents = [_run_document(run, label, file, sources) for (label, run), file in parts]
+    kernels = ", ".join(dict.fromkeys(run.kernel for run in named.values()))
     return {
         "title": plain(f"{kernels or 'a run'}: mptune report"),
         "version": __version__,
@@ -123,7 +119,9 @@ def _page(document: Mapping[str, Any]) -> str:
 def _run_document(run: Run, label: str, file: str, sources: int) -> dict[str, Any]:
     kept, found = _sources_of(run, sources), run.describe()
     named = {"durations_s": "time spent", "wall_s": "wall time", "measured_constraints": "constraints"}
-    facts = {named.get(fact.name, fact.name): fact.text for fact in (*found.facts, *found.origin) if fact.text}
+    facts = {named.get(fact.name, fact.name): fact.text for fact in (*found.facts, *found.origin)}
+    numbers = {trial.configuration: number for number, trial in enumerate(run.trials, 1)}
+    baseline, best = baseline_of(run), run.best or run.closest
     return {
         "label": label,
         "kernel": run.kernel,
@@ -143,16 +141,10 @@ def _run_document(run: Run, label: str, file: str, sources: int) -> dict[str, An
             "columns": _columns(run),
             "sources": kept,
             "emit": shlex.join(["mptune", "emit", file, "--configuration"]) if file else "",
-            "baseline": _place(run, baseline_of(run)),
-            "best": _place(run, run.best or run.closest),
+            "baseline": baseline and numbers[baseline.configuration],
+            "best": best and numbers[best.configuration],
         },
     }
-
-
-def _place(run: Run, trial: Trial | None) -> int | None:
-    """Return the number of a trial, counted from 1."""
-    places = {each.configuration: number for number, each in enumerate(run.trials, 1)}
-    return None if trial is None else places.get(trial.configuration)
 
 
 def _charts(run: Run) -> list[dict[str, Any]]:
@@ -176,20 +168,18 @@ def _charts(run: Run) -> list[dict[str, Any]]:
 
 
 def _columns(run: Run) -> list[dict[str, Any]]:
-    """Return the columns of the table of trials."""
     found = run.to_dataframe()
     own, valid = set(run.parameter_names), np.array([trial.is_valid for trial in run.trials], dtype=bool)
     metrics = [name for name in found.columns if name not in own and name not in ("message", "status", "feasible")]
     leading = dict.fromkeys(("status", run.objective.metric, "time_ms", "speedup", "error", "memory_bytes"))
     names = dict.fromkeys((*leading, *run.parameter_names, "feasible", "message", *metrics))
-    longest = min(_LONGEST_MESSAGE, max(_SHORTEST_MESSAGE, _ALL_MESSAGES // max(1, len(run.trials))))
     columns = [{"name": "trial", "cells": list(range(1, len(run.trials) + 1))}]
     for name in names:
         if name in found and (name in own or found[name].notna().any()):
             # A number of a trial that failed would be sorted among those that count.
             known = found[name].notna() & (valid | (name not in metrics))
             cells = found[name].astype(object).where(known, None).tolist()
-            columns.append({"name": plain(name), "cells": [_cell(cell, longest) for cell in cells]})
+            columns.append({"name": plain(name), "cells": list(map(_cell, cells))})
     return columns
 
 
@@ -197,11 +187,11 @@ def _rounded(value: Any, digits: int) -> Any:
     return float(f"{value:.{digits}g}") if isinstance(value, float) and math.isfinite(value) else value
 
 
-def _cell(cell: Any, longest: int) -> Any:
+def _cell(cell: Any) -> Any:
     if not isinstance(cell, str):
         return _rounded(cell, 6)
-    more = len(cell) - longest
-    return plain(cell) if more <= 0 else f"{plain(cell[:longest])}\n… and {more} characters more, in the run file"
+    more = f"\n… and {len(cell) - _LONGEST_MESSAGE} characters more, in the run file"
+    return plain(cell[:_LONGEST_MESSAGE]) + more * (len(cell) > _LONGEST_MESSAGE)
 
 
 def _sources_of(run: Run, count: int) -> dict[str, Any]:
@@ -212,12 +202,9 @@ def _sources_of(run: Run, count: int) -> dict[str, Any]:
     """
     remarks = []
     if not run.sources and run.trials:
-        why = "as one from another tool."
-        if run.info.is_of_application:
-            why = "as one that did not keep what the application launches. mptune render prints it."
-        remarks.append(f"No source is shown: the run has none, {why}")
+        remarks = ["No source is shown: the run has none (mptune render prints it)."]
     elif count < 1 and run.trials:
-        remarks.append("The report was made without sources.")
+        remarks = ["The report was made without sources."]
     positions: dict[str, int] = {}
     numbers = {trial.configuration.to_json(): number for number, trial in enumerate(run.trials, 1)}
     kept = ((numbers[name], text) for name, text in run.sources.items() if name in numbers)

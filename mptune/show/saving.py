@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+import vl_convert
+
 from mptune.backends.binary_cache import BinaryCache
 from mptune.errors import PlotError
 from mptune.paths import write_whole
@@ -14,17 +16,12 @@ from mptune.paths import write_whole
 __all__ = ["SUFFIXES", "check_path", "in_script", "save", "vega"]
 
 SUFFIXES: Final = (".png", ".pdf", ".svg", ".html")
-_PNG_DPI: Final = 300
 _PAGE: Final = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <title>{title}</title>
-<style>
-body {{ margin: 1em }}
-#chart {{ width: 100%; max-width: 900px }}
-#chart svg {{ width: 100%; height: auto }}
-</style>
+<style>#chart {{ width: 100%; max-width: 900px }} #chart svg {{ width: 100%; height: auto }}</style>
 </head>
 <body>
 <div id="chart"></div>
@@ -46,10 +43,8 @@ def check_path(path: str | Path) -> Path:
     """
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
-        found = f"not {path.suffix}" if path.suffix else "and this name has none"
-        raise PlotError(f"cannot write {path}: a plot is written as {', '.join(SUFFIXES)} by its suffix, {found}")
-    if path.is_dir():
-        raise PlotError(f"cannot write {path}: it is a folder")
+        found = path.suffix or "without one"
+        raise PlotError(f"cannot write {path}: a plot is written as {', '.join(SUFFIXES)} by its suffix, not {found}")
     if not path.parent.is_dir():
         raise PlotError(f"cannot write {path}: there is no folder {path.parent}")
     return path
@@ -64,34 +59,19 @@ def save(chart: Any, path: str | Path) -> Path:
         PlotError: the suffix is another one, or the file cannot be written.
     """
     path = check_path(path)
-    suffix = path.suffix.lower()
+    kind = path.suffix.lower().removeprefix(".")
     specification = chart.to_dict(validate=False)
-    if suffix == ".html":
-        page = _PAGE.format(title=html.escape(path.stem), vega=vega(), specification=in_script(specification))
-        drawn = page.encode("utf-8", "backslashreplace")
+    drawn: str | bytes
+    if kind == "html":
+        drawn = _PAGE.format(title=html.escape(path.stem), vega=vega(), specification=in_script(specification))
     else:
-        drawn = _drawn(specification, suffix)
+        resolution = {"ppi": 300} if kind == "png" else {}
+        drawn = getattr(vl_convert, f"vegalite_to_{kind}")(specification, **resolution)
     try:
-        write_whole(path, drawn)
+        write_whole(path, drawn.encode("utf-8", "backslashreplace") if isinstance(drawn, str) else drawn)
     except OSError as error:
         raise PlotError(f"cannot write {path}: {error.strerror or error}") from error
     return path
-
-
-def _converter() -> Any:
-    try:
-        import vl_convert
-    except ImportError:
-        raise PlotError('charts need vl-convert-python: pip install "mptune[plots]"') from None
-    return vl_convert
-
-
-def _drawn(specification: dict[str, Any], suffix: str) -> bytes:
-    vl_convert = _converter()
-    if suffix == ".svg":
-        return str(vl_convert.vegalite_to_svg(specification)).encode()
-    convert = vl_convert.vegalite_to_pdf if suffix == ".pdf" else vl_convert.vegalite_to_png
-    return bytes(convert(specification, **({"ppi": _PNG_DPI} if suffix == ".png" else {})))
 
 
 def in_script(document: Any) -> str:
@@ -105,7 +85,6 @@ def vega() -> str:
 
     Putting it together takes seconds, so it is kept in mptune's cache.
     """
-    vl_convert = _converter()
     cache, key = BinaryCache(), BinaryCache.key(("vega", vl_convert.__version__))
     kept = cache.get(key)
     if kept is not None:

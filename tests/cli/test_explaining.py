@@ -26,7 +26,7 @@ def test_a_table_and_sentences(explain: Call, run_file: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     first = explain(run_file, "--kernel", OWN)
     assert first.code == 0, first.err
-    lines = first.out.splitlines()
+    lines = first.out.rstrip().splitlines()
     assert lines[0].startswith("poly, winner: ")
     header = next(line for line in lines if line.startswith("parameter"))
     assert header.split() == ["parameter", "from", "to", "digits", "speed", "error", "feasible"]

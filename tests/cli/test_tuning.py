@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import multiprocessing
 import os
@@ -23,11 +24,11 @@ from made_up_devices import MadeUp, MadeUpDevices, replace_devices
 
 from mptune import cli
 from mptune.adopt.adopting import AdoptSettings
-from mptune.cli.tuning import LiveView
 from mptune.errors import MptuneError, RunFileError
 from mptune.precision import precision
 from mptune.results.trial import Status
 from mptune.run import Run
+from mptune.show.progress import ProgressView
 from mptune.space.configuration import Configuration
 from mptune.tuning import Progress, tune
 
@@ -143,7 +144,8 @@ def test_on_a_terminal_one_sees_where_it_stands(mptune: Call, monkeypatch: pytes
     seen: list[Any] = []
     monkeypatch.setattr("rich.live.Live.update", lambda _, view, **__: seen.append(view))
     clock = iter(range(10**9))
-    monkeypatch.setattr("mptune.cli.tuning.time.monotonic", lambda: float(next(clock)))
+    view = functools.partial(ProgressView, clock=lambda: float(next(clock)))
+    monkeypatch.setattr("mptune.show.progress.ProgressView", view)
     assert mptune(*TUNE, "--budget", 36, "--max-error", "1e-5").code == 0
     views = ["\n".join(str(part) for part in view.renderables) for view in seen if hasattr(view, "renderables")]
     first, last = views[0], views[-1]
@@ -414,9 +416,9 @@ def test_without_a_terminal_progress_is_a_line_a_minute(
     run_file: Path, capsys: pytest.CaptureFixture[str], is_quiet: bool, lines: int
 ) -> None:
     run, now_s = Run.load(run_file), 0.0
-    with LiveView(is_quiet=is_quiet, clock=lambda: now_s) as view:
+    with ProgressView(is_quiet=is_quiet, clock=lambda: now_s) as view:
         for now_s in (1.0, 59.0, 61.0, 90.0, 122.0):
-            view.update(Progress("search", run.trials[0], lambda: run, 20, now_s, replayed=False))
+            view(Progress("search", run.trials[0], lambda: run, 20, now_s, replayed=False))
     printed = capsys.readouterr().err.splitlines()
     assert len(printed) == lines
     assert all("8/20 evaluations" in line and "best" in line for line in printed)
@@ -424,11 +426,11 @@ def test_without_a_terminal_progress_is_a_line_a_minute(
 
 def test_the_time_left_counts_what_this_session_evaluated(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, now_s = Run.load(run_file), 0.0
-    with LiveView(clock=lambda: now_s) as view:
+    with ProgressView(clock=lambda: now_s) as view:
         for trial in run.trials[:6]:
-            view.update(Progress("search", trial, lambda: run, 20, 0.0, replayed=True))
+            view(Progress("search", trial, lambda: run, 20, 0.0, replayed=True))
         now_s = 61.0
-        view.update(Progress("search", run.trials[7], lambda: run, 20, 10.0, replayed=False))
+        view(Progress("search", run.trials[7], lambda: run, 20, 10.0, replayed=False))
     # Two of eight were evaluated in ten seconds, and twelve are left.
     assert "about 60 s left" in capsys.readouterr().err
 

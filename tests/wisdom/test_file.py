@@ -281,7 +281,6 @@ def test_the_command_gathers_and_show_prints(
         "0.001",
         "block=64",
         "error at n 4000",
-        "slope at most",
         "x_type=fp16, y_type=fp16",
     ):
         assert text in shown.out
