@@ -209,7 +209,7 @@ TIMED = ("tuned", 0, "configurations", 0)
             "signatures[0].values should be the values of x_type, y_type, and is ['fp64', nan]",
         ),
         (damaged(put(*TIMED, "configuration", value={"block": [[1]]})), "configuration.block should be a value of"),
-        (damaged(put(*TIMED, "configuration", value={"block": 64})), "should be one with a value of x_type, and is {'b"),
+        (damaged(put(*TIMED, "configuration", value={"block": 64})), "should be one with a value of x_type, and is {"),
         (damaged(lambda document: document["kernels"].append(document["kernels"][0])), "one entry for each kernel"),
     ],
 )  # fmt: skip
