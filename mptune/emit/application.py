@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from mptune.accuracy.evaluate import Metrics, all_metrics, judged
 from mptune.accuracy.metrics import ErrorMetric
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import BACKENDS, get_backend
-from mptune.backends.base import Backend, options_of
+from mptune.backends.base import options_of
 from mptune.cpp.build import Build
 from mptune.cpp.prelude import prelude
 from mptune.data.data import compute_references, make_inputs
@@ -95,7 +95,7 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
         "checks": errors,
         "metrics": "\n\n".join(dict.fromkeys(text for error in errors for text in error.functions)),
         "has_answer": bool(answer),
-        "answer": _called(application),
+        "answer": "the answer in the widest types" if application.reference is None else "the reference",
         "host_flags": host_command(Build(), info.compiler, given["host"]),
         "given": given,
         "cuda_target": target_of(winner, "cuda"),
@@ -220,7 +220,9 @@ def _run(
     """Return what the winner launches on the first inputs of the run, and the run's reference, empty if it is large."""
     application, sizes = winner.kernel, winner.sizes
     inputs = make_inputs(application, sizes, winner.run.info.seed or 0)
-    backend = _backend(winner)
+    name = winner.run.info.backend
+    can_run = name in BACKENDS and BACKENDS[name].availability().can_run
+    backend = get_backend(name if can_run else "auto")
     options = options_of(winner.run.info, backend.name)
     with Program(application, winner.configuration, sizes, backend, options) as program:
         run_once(program, inputs)
@@ -232,21 +234,10 @@ def _run(
     return compiled, compute_references(judged, inputs, sizes)
 
 
-def _called(application: Application) -> str:
-    return "the answer in the widest types" if application.reference is None else "the reference"
-
-
-def _backend(winner: Winner[Application]) -> Backend:
-    name = winner.run.info.backend
-    can_run = name in BACKENDS and BACKENDS[name].availability().can_run
-    return get_backend(name if can_run else "auto")
-
-
 def _archive(answer: Mapping[str, NDArray[Any]]) -> bytes:
     """Return arrays as the bytes of an .npz that says it was emitted."""
     file = io.BytesIO()
-    arrays: dict[str, Any] = {**answer, "emitted_by": np.bytes_(MARK)}
-    np.savez(file, **arrays)
+    np.savez(file, **cast("Any", {**answer, "emitted_by": np.bytes_(MARK)}))
     return file.getvalue()
 
 

@@ -168,6 +168,7 @@ class Chooser:
         self._constraints = [*_constraints_of(kernel, self._limits)] if isinstance(kernel, Kernel) else []
         self.names = tuple(sorted(kernel.extents))
         self.tuned = tuple(sorted({self._exactly(record.sizes) for record in known.tuned}))
+        self._places = [*map(_place, self.tuned)]
         self.candidates = self._candidates()
         self.growth = self._growth()
 
@@ -308,8 +309,7 @@ class Chooser:
 
     def _told(self, losses: Mapping[int, float], sizes: Mapping[str, int]) -> tuple[float, tuple[int, ...]]:
         """Return a loss at some sizes, and the numbers of the tuned ones it is told from: one, or two around it."""
-        here = _place(self._exactly(sizes))
-        places = [_place(tuned) for tuned in self.tuned]
+        here, places = _place(self._exactly(sizes)), self._places
         distances = [math.dist(place, here) for place in places]
         nearest = min(losses, key=lambda number: (distances[number], number))
         loss, away = losses[nearest], distances[nearest]
@@ -336,7 +336,7 @@ class Chooser:
         if not refused:
             return ""
         here = _place(self._exactly(sizes))
-        away = [max(abs(h - p) for h, p in zip(here, _place(tuned), strict=True)) for tuned in self.tuned]
+        away = [max(abs(h - p) for h, p in zip(here, place, strict=True)) for place in self._places]
         if min(away) > LOG_REACH:
             return f"errors cannot be told: nothing within {REACH:g} times of {_words(sizes)} was tuned"
         signature, limits = next(iter(refused.items()))

@@ -52,18 +52,14 @@ class Errors:
 
     @property
     def extent(self) -> tuple[int, int, str]:
-        """How much it tells, to be compared with what tells of the same."""
+        """How much is known, to be compared with other errors of the same."""
         return len(self.worst), self.draws, json.dumps(sorted(self.worst.items()))
 
     def to_json(self) -> dict[str, Any]:
         """Return the members of an entry that say it."""
         errors = {name: worst if math.isfinite(worst) else None for name, worst in sorted(self.worst.items())}
-        known = {"mean": self.mean, "rounded": dict(sorted(self.rounded.items())) or None}
-        return {
-            "errors": errors,
-            "draws": self.draws,
-            **{name: value for name, value in known.items() if value is not None},
-        }
+        rounded = dict(sorted(self.rounded.items())) or None
+        return {"errors": errors, "draws": self.draws, **_known(mean=self.mean, rounded=rounded)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +95,11 @@ class Timed:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of a file."""
-        roles = {name: True for name, holds in (("best", self.is_best), ("baseline", self.is_baseline)) if holds}
-        known = {"speedup": self.speedup, "interval": None if self.interval is None else list(self.interval)}
         return {
             "configuration": dict(self.configuration),
-            **roles,
+            **_known(best=self.is_best or None, baseline=self.is_baseline or None),
             "time_ms": self.time_ms,
-            **{name: value for name, value in known.items() if value is not None},
+            **_known(speedup=self.speedup, interval=None if self.interval is None else list(self.interval)),
             **self.errors.to_json(),
             "unseen": self.unseen,
         }
@@ -197,8 +191,7 @@ class AtSize:
         signatures = sorted(self.signatures.items(), key=lambda entry: json.dumps(entry[0]))
         return {
             "sizes": dict(sorted(self.sizes.items())),
-            **({"form": dict(sorted(self.form.items()))} if self.form else {}),
-            **({"masked": list(self.masked)} if self.masked else {}),
+            **_known(form=dict(sorted(self.form.items())) or None, masked=list(self.masked) or None),
             "threshold": dict(sorted(self.threshold.items())),
             "mptune": self.mptune_version,
             **({"made": self.made, "draws": self.draws} if self.made else {}),
@@ -266,18 +259,21 @@ class KernelWisdom:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of a file."""
-        plain = {name: getattr(self, name) for name in _HEAD}
         return {
-            **plain,
+            **{name: getattr(self, name) for name in _HEAD},
             "metrics": dict(sorted(self.metrics.items())),
             "signature": list(self.signature),
-            **({"flags": list(self.flags)} if self.flags else {}),
+            **_known(flags=list(self.flags) or None),
             "tuned": sorted((each.to_json() for each in self.tuned), key=_by_size),
         }
 
 
 #: The members of an entry that are texts.
 _HEAD: Final = ("kernel", "file", "backend", "device", "architecture", "metric", "definition_hash", "template_hash")
+
+
+def _known(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _by_size(entry: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -293,7 +289,10 @@ class Wisdom:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document."""
-        return {_MARK: FORMAT_VERSION, "kernels": [each.to_json() for each in sorted(self.kernels, key=_what)]}
+        return {
+            _MARK: FORMAT_VERSION,
+            "kernels": [each.to_json() for each in sorted(self.kernels, key=lambda each: each.what)],
+        }
 
     def text(self) -> str:
         """Return the text of the file: what holds no list of entries is one line."""
@@ -341,10 +340,6 @@ class Wisdom:
         return _wisdom(path, document)
 
 
-def _what(entry: KernelWisdom) -> tuple[str, ...]:
-    return entry.what
-
-
 def is_wisdom(path: str | Path) -> bool:
     """Whether a file says that it is wisdom, of whatever version."""
     try:
@@ -361,14 +356,10 @@ def _text(value: Any, indent: str = "") -> str:
     inner = f"{indent}  "
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         return "[\n" + ",\n".join(inner + _text(entry, inner) for entry in value) + f"\n{indent}]"
-    if isinstance(value, Mapping) and any(_is_list_of_objects(each) for each in value.values()):
+    if isinstance(value, Mapping) and {"kernels", "tuned", "configurations"} & value.keys():
         members = (f"{inner}{json.dumps(name)}: {_text(each, inner)}" for name, each in value.items())
         return "{\n" + ",\n".join(members) + f"\n{indent}}}"
     return json.dumps(value, allow_nan=False)
-
-
-def _is_list_of_objects(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(entry, Mapping) for entry in value)
 
 
 # -- reading -------------------------------------------------------------------------------------
