@@ -305,9 +305,16 @@ for _kind in ("abs", "invert", "pos", "index", "int", "float", "hash", "round", 
 
 # -- integer expressions as C++ ------------------------------------------------------------------
 
-_OPERATORS: Final = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
-_FUNCTIONS: Final = {ast.FloorDiv: "detail::floor_div", ast.Mod: "detail::floor_mod"}
-_COMPARISONS: Final = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+_OPERATORS: Final[dict[type[ast.operator], str]] = {ast.Add: " + ", ast.Sub: " - ", ast.Mult: " * "}
+_FUNCTIONS: Final[dict[type[ast.operator], str]] = {ast.FloorDiv: "detail::floor_div", ast.Mod: "detail::floor_mod"}
+_COMPARISONS: Final[dict[type[ast.cmpop], str]] = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+}
 _LARGEST_POWER: Final = 4
 
 
@@ -374,23 +381,42 @@ def formula(text: str, values: Mapping[str, Any], free: Mapping[str, str]) -> st
 
 
 def _translate(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
+    def parts(*nodes: ast.expr) -> list[str]:
+        return [_translate(each, values, free) for each in nodes]
+
     if free_names(node).isdisjoint(free):
         return _constant(node, values)
-    if isinstance(node, ast.Name):
-        return free[node.id]
-    if isinstance(node, ast.BinOp):
-        return _binary(node, values, free)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return f"(-{_translate(node.operand, values, free)})"
-    if isinstance(node, ast.IfExp):
-        then, other = (_translate(part, values, free) for part in (node.body, node.orelse))
-        return f"({_truth(node.test, values, free)} ? {then} : {other})"
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return f"(!{_truth(node.operand, values, free)})"
-    if isinstance(node, ast.Compare):
-        return _comparison(node, values, free)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return _call(node.func.id, [_translate(argument, values, free) for argument in node.args])
+    match node:
+        case ast.Name():
+            return free[node.id]
+        case ast.UnaryOp(ast.USub(), operand):
+            return f"(-{parts(operand)[0]})"
+        case ast.UnaryOp(ast.Not(), operand):
+            return f"(!{_truth(operand, values, free)})"
+        case ast.IfExp(test, then, other):
+            return f"({_truth(test, values, free)} ? {' : '.join(parts(then, other))})"
+        case ast.BinOp(left, ast.Pow(), ast.Constant(int(exponent))) if 1 <= exponent <= _LARGEST_POWER:
+            return f"({' * '.join(parts(left) * exponent)})"
+        case ast.BinOp(left, sign, right) if type(sign) in _OPERATORS:
+            return f"({_OPERATORS[type(sign)].join(parts(left, right))})"
+        case ast.BinOp(left, sign, right) if type(sign) in _FUNCTIONS:
+            return f"{_FUNCTIONS[type(sign)]}({', '.join(parts(left, right))})"
+        case ast.Compare(left, [ast.In() | ast.NotIn() as sign], [ast.Tuple() | ast.List() | ast.Set() as members]):
+            (one,) = parts(left)
+            found = " || ".join(f"{one} == {member}" for member in parts(*members.elts))
+            if found:
+                return f"({found})" if isinstance(sign, ast.In) else f"(!({found}))"
+        case ast.Compare(left, signs, others) if all(type(sign) in _COMPARISONS for sign in signs):
+            pairs = zip(pairwise(parts(left, *others)), signs, strict=True)
+            compared = [f"({one} {_COMPARISONS[type(sign)]} {other})" for (one, other), sign in pairs]
+            return compared[0] if len(compared) == 1 else f"({' && '.join(compared)})"
+        case ast.Call(ast.Name("ceildiv"), [_, _] as arguments):
+            return f"detail::ceil_div({', '.join(parts(*arguments))})"
+        case ast.Call(ast.Name("abs"), [argument]):
+            return f"detail::magnitude({parts(argument)[0]})"
+        case ast.Call(ast.Name("min" | "max" as name), [_, _, *_] as arguments):
+            function = "smaller" if name == "min" else "larger"
+            return functools.reduce(lambda one, other: f"detail::{function}({one}, {other})", parts(*arguments))
     raise NotTranslatableError(f"{ast.unparse(node)} is not an integer formula of C++")
 
 
@@ -411,54 +437,8 @@ def _truth(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str]) -
     return _translate(node, values, free)
 
 
-def _comparison(node: ast.Compare, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
-    """Return a comparison; one with several signs is one of each two neighbours, and ``in`` one with each member."""
-    if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
-        members = node.comparators[0]
-        if not isinstance(members, ast.Tuple | ast.List | ast.Set) or not members.elts:
-            raise NotTranslatableError(f"{ast.unparse(node)} is not an integer formula of C++")
-        one = _translate(node.left, values, free)
-        found = " || ".join(f"{one} == {_translate(member, values, free)}" for member in members.elts)
-        return f"({found})" if isinstance(node.ops[0], ast.In) else f"(!({found}))"
-    if any(type(sign) not in _COMPARISONS for sign in node.ops):
-        raise NotTranslatableError(f"{ast.unparse(node)} is not an integer formula of C++")
-    parts = [_translate(part, values, free) for part in (node.left, *node.comparators)]
-    signs = [_COMPARISONS[type(sign)] for sign in node.ops]
-    pairs = [f"({left} {sign} {right})" for (left, right), sign in zip(pairwise(parts), signs, strict=True)]
-    return pairs[0] if len(pairs) == 1 else f"({' && '.join(pairs)})"
-
-
 def _constant(node: ast.expr, values: Mapping[str, Any]) -> str:
     value = Expression(ast.unparse(node)).evaluate(values)
     if not isinstance(value, int) or abs(value) >= 2**63:
         raise NotTranslatableError(f"{ast.unparse(node)} is {value!r}, no integer of C++")
     return f"{int(value)}LL"
-
-
-def _binary(node: ast.BinOp, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
-    left = _translate(node.left, values, free)
-    kind = type(node.op)
-    if kind is ast.Pow:
-        exponent = node.right.value if isinstance(node.right, ast.Constant) else None
-        if not isinstance(exponent, int) or not 1 <= exponent <= _LARGEST_POWER:
-            raise NotTranslatableError(f"{ast.unparse(node)} is not a product of a few factors")
-        return f"({' * '.join([left] * exponent)})"
-    right = _translate(node.right, values, free)
-    if kind in _OPERATORS:
-        return f"({left} {_OPERATORS[kind]} {right})"
-    if kind in _FUNCTIONS:
-        return f"{_FUNCTIONS[kind]}({left}, {right})"
-    raise NotTranslatableError(f"{ast.unparse(node)} is not an integer formula of C++")
-
-
-def _call(name: str, arguments: list[str]) -> str:
-    if name == "ceildiv" and len(arguments) == 2:
-        return f"detail::ceil_div({', '.join(arguments)})"
-    if name == "abs" and len(arguments) == 1:
-        return f"detail::magnitude({arguments[0]})"
-    if name in ("min", "max") and len(arguments) > 1:
-        chosen = arguments[0]
-        for argument in arguments[1:]:
-            chosen = f"detail::{'smaller' if name == 'min' else 'larger'}({chosen}, {argument})"
-        return chosen
-    raise NotTranslatableError(f"{name} of {len(arguments)} is not a function of integers")
