@@ -280,15 +280,17 @@ class _Table:
         names = self._chooser.names
         values = [np.unique([place[axis] for place in self._at]) for axis in range(len(names))]
         others = math.prod(len(own) for name, own in zip(names, values, strict=True) if name not in free)
-        steps = max(3, int((_CELLS / others) ** (1 / max(1, len(free)))))
+        steps = int((_CELLS / others) ** (1 / max(1, len(free))))
         axes: list[tuple[NDArray[Any], ...]] = []
         for name, own in zip(names, values, strict=True):
             if name not in free:  # written into the sources: none computes for other values
                 axes.append((own, own, own))
                 continue
             most = self._chooser.kernel.largest_size(name)
-            inner = np.ceil(np.geomspace(own[0] / REACH, own[-1] * REACH + 1, steps)).astype(np.int64)
-            starts = np.unique(np.clip([1, own[0], own[-1] + 1, *inner], 1, most))
+            # Of many sizes there are few cells each, down to one, in which only the baseline is sure to be accurate.
+            inner = np.ceil(np.geomspace(own[0] / REACH, own[-1] * REACH + 1, steps - 1)) if steps > 2 else ()
+            ends = (own[0], own[-1] + 1) if steps > 6 else ()
+            starts = np.unique(np.clip([1, *ends, *inner], 1, most).astype(np.int64))
             axes.append((starts, starts, np.append(starts[1:] - 1, most)))
         return axes
 

@@ -153,6 +153,25 @@ def test_wisdom_of_which_nothing_is_valid_is_refused(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize("count", [pytest.param(4, marks=pytest.mark.full), 8])
+def test_the_table_of_many_sizes_is_small(count: int, tmp_path: Path) -> None:
+    names = tuple(f"n{i}" for i in range(count))
+    many = Kernel(
+        name="many",
+        parameters=[PrecisionParameter("t", ["fp64", "fp32"])],
+        arguments=[Out("y", names, precision="t"), In("x", names, precision="t")],
+        sizes={"default": dict.fromkeys(names, 16)},
+        inputs=lambda rng, size: {},
+        reference=lambda given, size: {},
+        grid=[names[0]],
+        block=[32],
+        template='extern "C" __global__ void many({{ t }}* y, const {{ t }}* x) {}',
+    )
+    trials = [trial(2.0, 1e-16, kernel=many), trial(1.0, 1e-7, kernel=many, t="fp32")]
+    emit_dispatch(wisdom_of(run_of(many, trials, threshold=1e-3)), tmp_path, kernel=many)
+    assert (tmp_path / "tuned_many.hpp").stat().st_size < 100_000
+
+
 @pytest.mark.full
 def test_there_is_no_variant_for_sizes_that_an_argument_cannot_hold(tmp_path: Path) -> None:
     wisdom = wisdom_of(at_size(1000), at_size(10**9))
