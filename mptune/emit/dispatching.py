@@ -237,9 +237,7 @@ class _Table:
         free = frozenset[str]().union(*(self._sources.variable(each.configuration) for each in chooser.candidates))
         self._axes = self._made_axes(free)
         kept = self._kept()
-        middles = itertools.product(
-            *(np.sqrt(lows.astype(float) * highs).round().astype(int).tolist() for _, lows, highs in self._axes)
-        )
+        middles = itertools.product(*(self._middles(axis, *ends) for axis, (_, *ends) in enumerate(self._axes)))
         self._cells = [
             self._order(Sizes({**dict(zip(chooser.names, sizes, strict=True)), **chooser.form}), signatures)
             for sizes, signatures in zip(middles, kept, strict=True)
@@ -293,6 +291,12 @@ class _Table:
             starts = np.unique(np.clip([1, *ends, *inner], 1, most).astype(np.int64))
             axes.append((starts, starts, np.append(starts[1:] - 1, most)))
         return axes
+
+    def _middles(self, axis: int, lows: NDArray[Any], highs: NDArray[Any]) -> list[int]:
+        """Return a size in each cell of an axis, near the tuned ones in those beyond their reach."""
+        tuned = [place[axis] for place in self._at]
+        near = np.clip(np.sqrt(lows.astype(float) * highs), min(tuned) / 5, max(tuned) * 5)
+        return [int(size) for size in np.clip(near.round(), lows, highs)]
 
     def _kept(self) -> list[set[Any]]:
         """Return, by cell, the accuracy signatures whose errors keep the limit at all of its corners."""
