@@ -239,7 +239,10 @@ class _Table:
         kept = self._kept()
         middles = itertools.product(*(self._middles(axis, *ends) for axis, (_, *ends) in enumerate(self._axes)))
         self._cells = [
-            self._order(Sizes({**dict(zip(chooser.names, sizes, strict=True)), **chooser.form}), signatures)
+            self._order(
+                kernel.resolve_sizes("default", {**chooser.form, **dict(zip(chooser.names, sizes, strict=True))}),
+                signatures,
+            )
             for sizes, signatures in zip(middles, kept, strict=True)
         ]
         self._exact = {place: self._order_at(sizes) for place, sizes in self._at.items()}
