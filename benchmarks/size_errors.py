@@ -66,7 +66,7 @@ def measured(kernel: Kernel, types: int, draws: int, seed: int) -> Errors:
     found: Errors = []
     for sizes in ladder:
         entries: dict[Configuration, dict[str, list[float]]] = {c: {"seen": [], "fresh": []} for c in chosen}
-        own = {**kernel.sizes["default"], **sizes}
+        own = {name: {**kernel.sizes["default"], **sizes}[name] for name in kernel.extents}
         for kind, at, stream, count in (
             ("seen", seed, Stream.SEARCH, _SEEN[-1]),
             ("fresh", _FRESH, Stream.UNSEEN, draws),

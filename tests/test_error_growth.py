@@ -55,7 +55,7 @@ def measured(add: Callable[[Any], float], dtype: str, n: int, draws: int, rng: n
     ("add", "dtype", "sizes", "unseen", "slope"),
     [
         (naive, "float32", (100, 1000, 10000), (60, 300, 5000, 30000), (0.35, 0.75)),
-        (naive, "float32", (1000,), (300, 1000, 2000), (1.0, 1.0)),
+        (naive, "float32", (1000,), (300, 1000, 2000), (0.0, 0.0)),
         (naive, "float16", (50, 400, 1600), (100, 800, 4000), (0.3, 1.1)),
         (pairwise, "float32", (64, 1024, 16384), (128, 2048, 50000), (0.0, 0.35)),
         (pairwise, "float16", (64, 1024), (128, 512, 3000), (0.0, 0.4)),
@@ -117,18 +117,16 @@ def test_a_size_whose_inputs_are_exact_speaks_for_itself_alone() -> None:
 @pytest.mark.parametrize("slope", [0.0, 0.5, 1.0])
 def test_the_slope_of_a_power_law_is_found(slope: float) -> None:
     growth = fitted([point(1e-6 * n**slope, n=n) for n in (100, 1000, 10**4, 10**5)])
-    assert growth.slopes[0, 0] == pytest.approx(slope, abs=0.03)
+    assert growth.slopes[0] == pytest.approx(slope, abs=0.03)
     assert growth.limit({"n": 2 * 10**4}) == pytest.approx(1e-6 * (2 * 10**4) ** slope, rel=0.1)
     # Beyond the largest it may have begun to grow faster.
     assert growth.limit({"n": 3 * 10**5}) == pytest.approx(1e-6 * 1e5**slope * 3**2, rel=0.05)
-    assert growth.lift == 0
 
 
 def test_one_size_speaks_for_smaller_ones_and_with_slope_two_for_larger_ones() -> None:
     growth = fitted([point(1e-4, n=1000, m=10)])
-    # Smaller ones differ more from draw to draw, of which the worst was 1 / 0.9 times the mean, and may be larger.
-    assert growth.limit({"n": 500, "m": 10}) == pytest.approx(1e-4 * (1 / 0.9) ** (2**0.5 - 1) * 2**0.5)
-    assert growth.limit({"n": 250, "m": 5}) == pytest.approx(1e-4 * (1 / 0.9) ** (8**0.5 - 1) * 8**0.5)
+    assert growth.limit({"n": 500, "m": 10}) == pytest.approx(1e-4 * 2**0.5)
+    assert growth.limit({"n": 250, "m": 5}) == pytest.approx(1e-4 * 8**0.5)
     assert growth.limit({"n": 3000, "m": 10}) == pytest.approx(9e-4)
     assert growth.limit({"n": 3000, "m": 20}) == pytest.approx(36e-4)
 
@@ -204,8 +202,8 @@ POINTS = st.lists(
 
 def sampled(growth: ErrorGrowth, steps: int = 7, *, beyond: bool = False) -> Any:
     """Return sizes from the largest measured ones on, or from the smallest, shape ``(steps, steps, 2)``."""
-    low = growth.log_sizes.max(axis=0) if beyond else growth.log_sizes.min(axis=0)
-    high = growth.log_sizes.max(axis=0) + math.log(3.9)
+    low = np.log(growth.sizes.max(axis=0)) if beyond else np.log(growth.sizes.min(axis=0))
+    high = np.log(growth.sizes.max(axis=0)) + math.log(3.9)
     axes = [np.ceil(np.exp(np.linspace(low[i], high[i], steps))) for i in range(2)]
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
 
@@ -223,16 +221,6 @@ def test_limits_never_fall_beyond_what_was_measured_and_are_never_below_that(poi
     for each in points:
         smaller = [other.worst for other in points if all(other.sizes[name] <= each.sizes[name] for name in each.sizes)]
         assert growth.limit(each.sizes) >= max(smaller)
-
-
-@given(POINTS, st.lists(st.sampled_from([{}, {"m": 0.0}, {"n": 0.5}, {"m": 0.3, "n": 0.0}]), min_size=6, max_size=6))
-@settings(max_examples=30, deadline=None)
-def test_limits_of_many_sizes_are_those_of_each(points: list[SizedError], rounded: list[dict[str, float]]) -> None:
-    points = [dataclasses.replace(each, rounded=share) for each, share in zip(points, rounded, strict=False)]
-    growth = fitted(points)
-    at = sampled(growth, 3).reshape(-1, 2)
-    each = [growth.limit({"m": int(m), "n": int(n)}) for m, n in at]
-    assert growth.limits(at).tolist() == pytest.approx(each, rel=1e-9)
 
 
 @pytest.mark.parametrize("low", [1, 3, 1000, 2**40])

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from mptune.accuracy.evaluate import Metrics, all_metrics, judged
 from mptune.accuracy.metrics import ErrorMetric
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import BACKENDS, get_backend
-from mptune.backends.base import Backend, options_of
+from mptune.backends.base import options_of
 from mptune.cpp.build import Build
 from mptune.cpp.prelude import prelude
 from mptune.data.data import compute_references, make_inputs
@@ -33,7 +33,7 @@ from mptune.emit.common import (
     target_of,
     write_files,
 )
-from mptune.emit.plain_metrics import PLAIN, compared, in_tolerances, over_regions, quotient, source_of
+from mptune.emit.plain_metrics import compared, in_tolerances, over_regions, quotient, source_of, text_of
 from mptune.emit.sizes import NotTranslatableError, formula, free_sizes
 from mptune.emit.taking import take_along
 from mptune.emit.text import fill, identifier
@@ -93,9 +93,9 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
         "inputs_function": names[0],
         "steps_function": names[1],
         "checks": errors,
-        "metrics": "\n\n".join(map(source_of, dict.fromkeys(f for e in errors for f in e.functions))),
+        "metrics": "\n\n".join(dict.fromkeys(text for error in errors for text in error.functions)),
         "has_answer": bool(answer),
-        "answer": _called(application),
+        "answer": "the answer in the widest types" if application.reference is None else "the reference",
         "host_flags": host_command(Build(), info.compiler, given["host"]),
         "given": given,
         "cuda_target": target_of(winner, "cuda"),
@@ -128,12 +128,12 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
 
 @dataclass(frozen=True, slots=True)
 class _Error:
-    """An error the program measures: how, in Python, and which of :data:`PLAIN`'s functions that takes."""
+    """An error the program measures: how, in Python, and the text of the functions that takes."""
 
     output: str
     name: str
     metric: str
-    functions: tuple[Callable[..., Any], ...]
+    functions: tuple[str, ...]
     takes_inputs: bool
     limit: float | None
 
@@ -181,32 +181,31 @@ def _errors(
             add(output, metric, f"error.{name}", *(["error"] if name in outputs else []))
     errors = []
     for (output, name), (metric, bounds) in found.items():
-        functions: tuple[Callable[..., Any], ...] = ()
+        functions: tuple[str, ...] = ()
         text = own.get(metric.function, "None")
         if metric.tolerance is not None:
             absolute, relative = metric.tolerance
-            functions = quotient, in_tolerances
+            functions = source_of(quotient), source_of(in_tolerances)
             text = f"lambda one, other: in_tolerances(one, other, {absolute!r}, {relative!r})"
         elif metric.is_bundled:
-            plain = PLAIN[metric.whole.name]
-            text, functions = plain.__name__, (quotient, plain)
-            if plain is PLAIN["ULP"]:
-                stored = types[output]
-                digits, least = (
-                    (0, 0)
-                    if stored is None
-                    else (stored.significand_bits - 1, math.frexp(stored.smallest_normal)[1] - 1)
-                )
-                text = f"lambda one, other: {text}(one, other, {digits}, {least})"
+            text, functions = metric.whole.name.lower(), (source_of(quotient), text_of(metric.whole.name))
+            if metric.whole.name == "ULP":
+                stored, units = types[output], (0, 0)
+                if stored is not None:
+                    units = stored.significand_bits - 1, math.frexp(stored.smallest_normal)[1] - 1
+                text = f"lambda one, other: ulp(one, other, {units[0]}, {units[1]})"
         elif text != "None":
             text = f"{steps}.{text}"
         regions = metric.regions
         if regions is not None and text != "None" and answer:
             tile = regions.tile(answer[output].shape)
             given = f"{text}, {tile}, {len(regions.own_shape(tile))}, {regions.quantile}"
-            text, functions = f"lambda a, b: over_regions({given}, a, b)", (*functions, compared, over_regions)
+            text, functions = (
+                f"lambda a, b: over_regions({given}, a, b)",
+                (*functions, source_of(compared), source_of(over_regions)),
+            )
         elif text != "None" and answer and not metric.sees_inputs and np.isnan(answer[output]).any():
-            text, functions = f"lambda a, b: compared({text}, a, b)", (*functions, compared)
+            text, functions = f"lambda a, b: compared({text}, a, b)", (*functions, source_of(compared))
         limit = min(bounds) if bounds else None
         errors.append(_Error(output, f"{name} of {output}", text, functions, metric.sees_inputs, limit))
     return errors
@@ -221,7 +220,9 @@ def _run(
     """Return what the winner launches on the first inputs of the run, and the run's reference, empty if it is large."""
     application, sizes = winner.kernel, winner.sizes
     inputs = make_inputs(application, sizes, winner.run.info.seed or 0)
-    backend = _backend(winner)
+    name = winner.run.info.backend
+    can_run = name in BACKENDS and BACKENDS[name].availability().can_run
+    backend = get_backend(name if can_run else "auto")
     options = options_of(winner.run.info, backend.name)
     with Program(application, winner.configuration, sizes, backend, options) as program:
         run_once(program, inputs)
@@ -233,21 +234,10 @@ def _run(
     return compiled, compute_references(judged, inputs, sizes)
 
 
-def _called(application: Application) -> str:
-    return "the answer in the widest types" if application.reference is None else "the reference"
-
-
-def _backend(winner: Winner[Application]) -> Backend:
-    name = winner.run.info.backend
-    can_run = name in BACKENDS and BACKENDS[name].availability().can_run
-    return get_backend(name if can_run else "auto")
-
-
 def _archive(answer: Mapping[str, NDArray[Any]]) -> bytes:
     """Return arrays as the bytes of an .npz that says it was emitted."""
     file = io.BytesIO()
-    arrays: dict[str, Any] = {**answer, "emitted_by": np.bytes_(MARK)}
-    np.savez(file, **arrays)
+    np.savez(file, **cast("Any", {**answer, "emitted_by": np.bytes_(MARK)}))
     return file.getvalue()
 
 

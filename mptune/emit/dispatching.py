@@ -1,17 +1,21 @@
-"""Writing all variants of a kernel that wisdom chooses among, and a header that chooses as :class:`Chooser` does."""
+"""Writing all variants of a kernel that wisdom chooses among, and a header with a table of which to use at which sizes.
+
+The table has a cell for each part of a grid over the sizes: the variants to try there, the one to be preferred first.
+They are those whose errors keep the limit at all corners of the cell, as :class:`Chooser` tells, and the baselines. The
+tuned sizes have entries of their own.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mptune import __version__
 from mptune.backends.base import options_of
@@ -19,7 +23,7 @@ from mptune.cpp.build import Build, build_of
 from mptune.cpp.prelude import prelude
 from mptune.emit.common import MARK, host_command, write_files
 from mptune.emit.sizes import free_sizes, opened, said_in_cpp
-from mptune.emit.text import fill, identifier
+from mptune.emit.text import fill
 from mptune.emit.variants import Launch, variant_of
 from mptune.errors import KernelError, WisdomError
 from mptune.kernel import Kernel, Sizes, Tunable
@@ -27,13 +31,13 @@ from mptune.kernel.tunable import parsed
 from mptune.results.unseen import CONFIDENCE
 from mptune.run import json_document
 from mptune.space.configuration import Configuration
-from mptune.wisdom import LOSS_BY_DISTANCE, Candidate, Chooser, KernelWisdom, Wisdom, budget_of, kernel_of
-from mptune.wisdom.error_growth import LOG_REACH
+from mptune.wisdom import Candidate, Chooser, KernelWisdom, Wisdom, budget_of, kernel_of
+from mptune.wisdom.error_growth import REACH
 
 __all__ = ["Dispatch", "emit_dispatch", "single_kernel_of"]
 
-#: At so many sizes it is looked what is chosen: only that is compiled.
-_SAMPLES: Final = 3000
+#: Cells of the table of a device, about.
+_CELLS: Final = 3000
 _GPUS: Final = ("cuda", "hip")
 
 
@@ -108,21 +112,22 @@ def emit_dispatch(
             f"{', '.join(f'{name}={value}' for name, value in form.items())} alone: emit other forms by themselves"
         )
     name = f"tuned_{found.name}"
+    tables = [_Table(chooser, given) for chooser in choosers]
     launches: dict[tuple[Any, ...], Launch] = {}
-    for chooser in choosers:
-        for launch in _chosen(chooser, given):
-            conditions = launch.opened.conditions if launch.opened else ()
-            # The sources that most is written into first: where they do, they are taken.
-            key = (launch.configuration.to_json(), -len(launch.fixed), tuple(sorted(launch.fixed.items())), conditions)
-            launches.setdefault(key, launch)
+    for launch in (launch for table in tables for launch in table.launches):
+        conditions = launch.opened.conditions if launch.opened else ()
+        # The sources that most is written into first: where they do, they are taken.
+        key = (launch.configuration.to_json(), -len(launch.fixed), tuple(sorted(launch.fixed.items())), conditions)
+        launches.setdefault(key, launch)
     if not launches:
         raise KernelError(
             f"{found.called}: no configuration of the wisdom is valid at its sizes, so nothing can be emitted"
         )
     ordered = [launches[key] for key in sorted(launches)]
     fixed = set(found.sizes["default"]) - frozenset[str]().union(*(launch.free for launch in ordered))
+    wide = found.baseline_values()
     variants = [
-        {**variant_of(launch, f"{name}_{number}"), "is_wide": _is_wide(found, launch)}
+        {**variant_of(launch, f"{name}_{number}"), "is_wide": launch.configuration.is_among(wide)}
         for number, launch in enumerate(ordered, 1)
     ]
     largest = max((record.sizes for each in choosers for record in each.known.tuned), key=lambda s: sorted(s.items()))
@@ -149,12 +154,11 @@ def emit_dispatch(
         "variants": variants,
         "budget": " and ".join(f"{error} {limit:g}" for error, limit in budget.items()) or "none",
         "confidence": confidence,
-        "devices": [_tables(chooser, ordered) for chooser in choosers],
+        "devices": [table.described(ordered) for table in tables],
+        "names": choosers[0].names,
         "host_command": host_command(build, "", of_user["host"]),
         "given": of_user,
         "metric": known[0].metric,
-        "loss_by_distance": LOSS_BY_DISTANCE,
-        "reach": _number(LOG_REACH),
     }
     texts = {
         f"{name}.hpp": fill("dispatch.hpp", values),
@@ -209,33 +213,121 @@ def _given_flags(kernel: Kernel, known: Sequence[KernelWisdom]) -> dict[str, tup
     return found
 
 
-# -- what is compiled ----------------------------------------------------------------------------
+# -- what is used at which sizes -------------------------------------------------------------------
 
 
-def _chosen(chooser: Chooser, given: Sequence[Mapping[str, int]]) -> list[Launch]:
-    """Return what is chosen at the tuned sizes, at others in reach, and as the baseline.
+class _Table:
+    """What is used at which sizes on a device.
 
     At the tuned sizes and those that are given, all that need be is written into the source, which compilers make more
     of. Elsewhere it is what serves any sizes.
+
+    Attributes:
+        launches: what has to be compiled.
     """
-    kernel = chooser.kernel
-    assert isinstance(kernel, Kernel)
-    tuned = [kernel.resolve_sizes("default", {**record.sizes, **chooser.form}) for record in chooser.known.tuned]
-    at = [*tuned, *map(Sizes, given)]
-    sources = _Sources(kernel, at)
-    elsewhere = Chooser(chooser.known, kernel, {}, chooser.budget, chooser.confidence, is_own=False)
-    own = {candidate.configuration for candidate in chooser.candidates}
-    varied = sorted(frozenset[str]().union(*map(sources.variable, own)))
-    sampled = [kernel.resolve_sizes("default", sizes) for sizes in _sampled(chooser, at, varied)]
-    found: list[Launch] = []
-    for sizes, is_written in itertools.chain(((sizes, True) for sizes in at), ((sizes, False) for sizes in sampled)):
-        is_there = functools.partial(sources.serve, sizes, is_written)
-        for choose in (chooser.choose, elsewhere.choose, chooser.widest):
-            with contextlib.suppress(KernelError):  # not even a baseline is valid there, and so nothing is chosen
-                configuration = choose(sizes, is_there).configuration
-                launch = sources.at(configuration, sizes, is_written) if configuration in own else None
-                found += [] if launch is None or launch in found else [launch]
-    return found
+
+    def __init__(self, chooser: Chooser, given: Sequence[Sizes]) -> None:
+        kernel = chooser.kernel
+        assert isinstance(kernel, Kernel)
+        self._chooser = chooser
+        tuned = [kernel.resolve_sizes("default", {**record.sizes, **chooser.form}) for record in chooser.known.tuned]
+        self._at = {tuple(sizes[name] for name in chooser.names): sizes for sizes in (*tuned, *given)}
+        self._sources = _Sources(kernel, [*tuned, *given])
+        self.launches: list[Launch] = []
+        free = frozenset[str]().union(*(self._sources.variable(each.configuration) for each in chooser.candidates))
+        self._axes = self._made_axes(free)
+        kept = self._kept()
+        middles = itertools.product(*(self._middles(axis, *ends) for axis, (_, *ends) in enumerate(self._axes)))
+        self._cells = [
+            self._order(
+                kernel.resolve_sizes("default", {**chooser.form, **dict(zip(chooser.names, sizes, strict=True))}),
+                signatures,
+            )
+            for sizes, signatures in zip(middles, kept, strict=True)
+        ]
+        self._exact = {place: self._order_at(sizes) for place, sizes in self._at.items()}
+
+    def described(self, launches: Sequence[Launch]) -> dict[str, Any]:
+        """Return what the header knows of a device, with the numbers of all that is compiled."""
+        known = self._chooser.known
+        numbers: dict[Configuration, list[int]] = {}
+        for number, launch in enumerate(launches):
+            numbers.setdefault(launch.configuration, []).append(number)
+        # Each order once, one after the other, each with the number of variants at its end; cells have its place.
+        places: dict[tuple[int, ...], int] = {}
+        flat: list[int] = []
+
+        def place_of(order: Iterable[Candidate]) -> int:
+            found = tuple(number for each in order for number in numbers.get(each.configuration, ()))
+            if found not in places:
+                places[found] = len(flat)
+                flat.extend((*found, len(launches)))
+            return places[found]
+
+        return {
+            "backend": known.backend,
+            "device": known.device,
+            "architecture": known.architecture,
+            "is_gpu": known.backend in _GPUS,
+            "n_tuned": len(self._chooser.tuned),
+            "starts": [starts.tolist() for starts, _, _ in self._axes],
+            "cells": [*map(place_of, self._cells)],
+            "exact": [(place, place_of(order)) for place, order in self._exact.items()],
+            "orders": flat,
+        }
+
+    def _made_axes(self, free: frozenset[str]) -> list[tuple[NDArray[Any], ...]]:
+        """Return, by size, where cells start, and the first and the last value for which one has to hold."""
+        names = self._chooser.names
+        values = [np.unique([place[axis] for place in self._at]) for axis in range(len(names))]
+        others = math.prod(len(own) for name, own in zip(names, values, strict=True) if name not in free)
+        steps = int((_CELLS / others) ** (1 / max(1, len(free))))
+        axes: list[tuple[NDArray[Any], ...]] = []
+        for name, own in zip(names, values, strict=True):
+            if name not in free:  # written into the sources: none computes for other values
+                axes.append((own, own, own))
+                continue
+            most = self._chooser.kernel.largest_size(name)
+            # Of many sizes there are few cells each, down to one, in which only the baseline is sure to be accurate.
+            inner = np.ceil(np.geomspace(own[0] / REACH, own[-1] * REACH + 1, steps - 1)) if steps > 2 else ()
+            ends = (own[0], own[-1] + 1) if steps > 6 else ()
+            starts = np.unique(np.clip([1, *ends, *inner], 1, most).astype(np.int64))
+            axes.append((starts, starts, np.append(starts[1:] - 1, most)))
+        return axes
+
+    def _middles(self, axis: int, lows: NDArray[Any], highs: NDArray[Any]) -> list[int]:
+        """Return a size in each cell of an axis, near the tuned ones in those beyond their reach."""
+        tuned = [place[axis] for place in self._at]
+        near = np.clip(np.sqrt(lows.astype(float) * highs), min(tuned) / 5, max(tuned) * 5)
+        return [int(size) for size in np.clip(near.round(), lows, highs)]
+
+    def _kept(self) -> list[set[Any]]:
+        """Return, by cell, the accuracy signatures whose errors keep the limit at all of its corners."""
+        chooser = self._chooser
+        signatures = [*dict.fromkeys(each.signature for each in chooser.candidates)]
+        keeps = np.ones((len(signatures), math.prod(len(starts) for starts, _, _ in self._axes)), bool)
+        for corner in itertools.product(*((lows, highs) for _, lows, highs in self._axes)):
+            nodes = np.stack(np.meshgrid(*corner, indexing="ij"), axis=-1).reshape(-1, len(corner))
+            for number, signature in enumerate(signatures):
+                for name, limit in chooser.budget.items():
+                    growth = chooser.growth.get((signature, name))
+                    keeps[number] &= growth is not None and growth.limits(nodes) <= limit
+        return [{signatures[number] for number in np.flatnonzero(cell)} for cell in keeps.T]
+
+    def _order_at(self, sizes: Sizes) -> list[Candidate]:
+        limits = {each.signature: self._chooser.limits_of(each.signature, sizes) for each in self._chooser.candidates}
+        kept = {signature for signature, most in limits.items() if self._chooser.keeps(most)}
+        return self._order(sizes, kept, is_written=True)
+
+    def _order(self, sizes: Sizes, kept: Collection[Any], *, is_written: bool = False) -> list[Candidate]:
+        """Return what may be used at some sizes, and have the first of it and the first baseline compiled."""
+        order = self._chooser.order(sizes, kept)
+        for candidates in (order, [each for each in order if each.is_wide]):
+            valid = (each.configuration for each in candidates if self._chooser.is_valid(each, sizes))
+            found = filter(None, (self._sources.at(configuration, sizes, is_written) for configuration in valid))
+            if (launch := next(found, None)) is not None and launch not in self.launches:
+                self.launches.append(launch)
+        return order
 
 
 class _Sources:
@@ -259,10 +351,6 @@ class _Sources:
         """Return the sizes that may be others than those that may be written."""
         found = [self._open(configuration, sizes) for sizes in self._at]
         return self._free_of(configuration).union(*(launch.free for launch in found if launch is not None))
-
-    def serve(self, sizes: Sizes, is_written: bool, candidate: Candidate) -> bool:
-        """Whether there is a source of a candidate for some sizes."""
-        return self.at(candidate.configuration, sizes, is_written) is not None
 
     def at(self, configuration: Configuration, sizes: Sizes, is_written: bool) -> Launch | None:
         """Return the source for some sizes; None if they would have to be written into it and may not."""
@@ -305,103 +393,3 @@ def _serves(launch: Launch, sizes: Sizes) -> bool:
 
 def _hold(conditions: Iterable[str], sizes: Sizes) -> bool:
     return all(parsed(each).evaluate(sizes) for each in conditions)
-
-
-def _sampled(chooser: Chooser, at: Sequence[Mapping[str, int]], free: Sequence[str]) -> Iterator[dict[str, int]]:
-    """Yield sizes all over the reach of what was tuned; those that are written into sources as they are there."""
-    if not free:
-        return
-    rng = np.random.default_rng(0)
-    low, high = (
-        {name: find(record.sizes[name] for record in chooser.known.tuned) for name in free} for find in (min, max)
-    )
-    written = {tuple((name, size) for name, size in sizes.items() if name not in free): None for sizes in at}
-    for values in written:
-        for number in range(_SAMPLES // len(written) + 1):
-            share = rng.random(len(free)) if len(free) > 1 else [number / (_SAMPLES // len(written) or 1)]
-            place = {
-                name: max(1, round(low[name] / 5 * (25 * high[name] / low[name]) ** part))
-                for name, part in zip(free, share, strict=True)
-            }
-            yield {**dict(values), **place}
-
-
-def _is_wide(kernel: Kernel, launch: Launch) -> bool:
-    return launch.configuration.is_among(kernel.baseline_values())
-
-
-# -- what it is chosen by ------------------------------------------------------------------------
-
-
-def _tables(chooser: Chooser, launches: Sequence[Launch]) -> dict[str, Any]:
-    """Return what the header knows of a device: numbers alone, as texts of C++."""
-    known = chooser.known
-    numbers: dict[Configuration, list[int]] = {}
-    for number, launch in enumerate(launches):
-        numbers.setdefault(launch.configuration, []).append(number)
-    kept = [each for each in chooser.candidates if each.configuration in numbers]
-    signatures = [*dict.fromkeys(each.signature for each in kept)]
-    of_types = {each.signature: each.of_types for each in kept}
-    return {
-        "backend": known.backend,
-        "device": known.device,
-        "architecture": known.architecture,
-        "is_gpu": known.backend in _GPUS,
-        "tuned": [*map(list, chooser.tuned)],
-        "places": [[_number(part) for part in place] for place in chooser.places],
-        "names": [identifier(name) for name in chooser.names],
-        "signatures": [
-            {
-                "losses": _losses(of_types[signature]),
-                "growth": [_growth(chooser, signature, name) for name in chooser.budget],
-            }
-            for signature in signatures
-        ],
-        "candidates": [_candidate(chooser, each, signatures.index(each.signature), numbers) for each in kept],
-        "limits": [_number(limit) for limit in chooser.budget.values()],
-    }
-
-
-def _candidate(
-    chooser: Chooser, candidate: Candidate, signature: int, numbers: Mapping[Configuration, Sequence[int]]
-) -> dict[str, Any]:
-    keeps = all(candidate.errors.get(name, math.inf) <= limit for name, limit in chooser.budget.items())
-    return {
-        "variants": numbers[candidate.configuration],
-        "signature": signature,
-        "losses": _losses(candidate.losses),
-        "sure_at": sorted(candidate.sure_at),
-        "is_wide": candidate.is_wide,
-        "keeps": keeps,
-        "error": _number(candidate.errors.get("error", math.inf)),
-    }
-
-
-def _losses(losses: Mapping[int, float]) -> list[tuple[int, str]]:
-    return [(number, _number(loss)) for number, loss in sorted(losses.items())]
-
-
-def _growth(chooser: Chooser, signature: Any, name: str) -> dict[str, Any] | None:
-    growth = chooser.growth.get((signature, name))
-    if growth is None:
-        return None
-    rows = zip(growth.log_sizes, growth.log_worst, growth.log_limits, growth.log_rooms, growth.log_shifts, strict=True)
-    exact, kinder = growth.sizes.tolist(), growth.log_kinder.tolist()
-    return {
-        "points": [
-            (sizes, [*map(_number, place)], [*map(_number, numbers)], [*map(_number, more)])
-            for sizes, (place, *numbers), more in zip(exact, rows, kinder, strict=True)
-        ],
-        "slopes": [[*map(_number, way)] for way in growth.slopes.tolist()],
-        "beyond": [[*map(_number, way)] for way in growth.beyond.tolist()],
-        "tops": [*map(_number, growth.tops)],
-        "bottoms": [*map(_number, growth.bottoms)],
-        "lift": _number(growth.lift),
-        "below": _number(growth.below),
-    }
-
-
-def _number(value: float) -> str:
-    if math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    return repr(float(value))

@@ -1,4 +1,4 @@
-"""The bundled error metrics as a few lines of NumPy each: emitted programs have their text, by name, and no mptune.
+"""The bundled error metrics as formulas of NumPy: emitted programs have their text and no mptune.
 
 They are those of :mod:`mptune.accuracy.metrics` of finite reals, without its care for overflow and for what is not
 finite: a NaN in the output gives NaN, or an infinity.
@@ -9,73 +9,17 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["PLAIN", "compared", "in_tolerances", "over_regions", "quotient", "source_of"]
+__all__ = ["compared", "in_tolerances", "over_regions", "quotient", "source_of", "text_of"]
 
 
 def quotient(numerator: Any, denominator: Any) -> Any:
     """Return a quotient in which 0/0 is 0 and anything else over 0 is infinite."""
     with np.errstate(all="ignore"):
         return np.where(np.equal(numerator, 0), 0.0, np.divide(numerator, denominator))
-
-
-def mae(output: Any, reference: Any) -> float:
-    """Return the mean absolute error."""
-    return float(np.mean(np.abs(output - reference)))
-
-
-def mre(output: Any, reference: Any) -> float:
-    """Return the mean relative error."""
-    return float(np.mean(quotient(np.abs(output - reference), np.abs(reference))))
-
-
-def mse(output: Any, reference: Any) -> float:
-    """Return the mean squared error."""
-    return float(np.mean((output - reference) ** 2))
-
-
-def rmse(output: Any, reference: Any) -> float:
-    """Return the root mean squared error."""
-    return float(np.sqrt(np.mean((output - reference) ** 2)))
-
-
-def nrmse(output: Any, reference: Any) -> float:
-    """Return the root mean squared error over the reference's mean."""
-    return float(quotient(np.sqrt(np.mean((output - reference) ** 2)), np.abs(np.mean(reference))))
-
-
-def nmae(output: Any, reference: Any) -> float:
-    """Return the total absolute error over the reference's total magnitude."""
-    return float(quotient(np.sum(np.abs(output - reference)), np.sum(np.abs(reference))))
-
-
-def rmsre(output: Any, reference: Any) -> float:
-    """Return the root mean squared relative error."""
-    return float(np.sqrt(np.mean(quotient(output - reference, reference) ** 2)))
-
-
-def rmsle(output: Any, reference: Any) -> float:
-    """Return the root mean squared error of ln(1 + x)."""
-    return float(np.sqrt(np.mean(np.log1p((output - reference) / (1 + reference)) ** 2)))
-
-
-def male(output: Any, reference: Any) -> float:
-    """Return the mean absolute error of ln(x)."""
-    return float(np.mean(np.abs(np.log1p(quotient(output - reference, reference)))))
-
-
-def max_ae(output: Any, reference: Any) -> float:
-    """Return the maximum absolute error."""
-    return float(np.max(np.abs(output - reference)))
-
-
-def max_re(output: Any, reference: Any) -> float:
-    """Return the maximum relative error."""
-    return float(np.max(quotient(np.abs(output - reference), np.abs(reference))))
 
 
 def ulp(output: Any, reference: Any, digits: int, least: int) -> float:
@@ -117,20 +61,24 @@ def source_of(function: Callable[..., Any]) -> str:
     )
 
 
-#: By the name that mptune has for it.
-PLAIN: Final[MappingProxyType[str, Callable[..., float]]] = MappingProxyType(
-    {
-        "MAE": mae,
-        "MRE": mre,
-        "MSE": mse,
-        "RMSE": rmse,
-        "NRMSE": nrmse,
-        "NMAE": nmae,
-        "RMSRE": rmsre,
-        "RMSLE": rmsle,
-        "MALE": male,
-        "MaxAE": max_ae,
-        "MaxRE": max_re,
-        "ULP": ulp,
-    }
-)
+def text_of(metric: str) -> str:
+    """Return the text of a bundled metric as a function of output and reference, called as it is in lower case."""
+    if metric == "ULP":
+        return source_of(ulp)
+    return f"def {metric.lower()}(output, reference):\n    return float({FORMULAS[metric]})\n"
+
+
+#: The bundled metrics but for ULP.
+FORMULAS: Final = {
+    "MAE": "np.mean(np.abs(output - reference))",
+    "MRE": "np.mean(quotient(np.abs(output - reference), np.abs(reference)))",
+    "MSE": "np.mean((output - reference) ** 2)",
+    "RMSE": "np.sqrt(np.mean((output - reference) ** 2))",
+    "NRMSE": "quotient(np.sqrt(np.mean((output - reference) ** 2)), np.abs(np.mean(reference)))",
+    "NMAE": "quotient(np.sum(np.abs(output - reference)), np.sum(np.abs(reference)))",
+    "RMSRE": "np.sqrt(np.mean(quotient(output - reference, reference) ** 2))",
+    "RMSLE": "np.sqrt(np.mean(np.log1p((output - reference) / (1 + reference)) ** 2))",
+    "MALE": "np.mean(np.abs(np.log1p(quotient(output - reference, reference))))",
+    "MaxAE": "np.max(np.abs(output - reference))",
+    "MaxRE": "np.max(quotient(np.abs(output - reference), np.abs(reference)))",
+}

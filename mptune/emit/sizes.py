@@ -7,9 +7,9 @@ import builtins
 import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from mptune.errors import ExpressionError, MptuneError
 from mptune.kernel import Kernel, Sizes
@@ -83,64 +83,15 @@ def said_in_cpp(kernel: Kernel, configuration: Configuration, sizes: Sizes, free
 
 def _used_by_template(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Set[str]:
     """Return the sizes whose values the template looks at on the way to this configuration's source."""
-    seen: set[str] = set()
-    watched: Any = {name: _Watched(name, value, seen) for name, value in sizes.items()}
+    path = _Path(is_open=False)
+    watched = {name: _Size(name, name, value, path, frozenset({name})) for name, value in sizes.items()}
     plain = render_body(kernel, configuration, sizes)
     try:
-        same = render_body(kernel, configuration, watched) == plain
+        same = render_body(kernel, configuration, cast("Any", watched)) == plain
     except Exception:
         # What a template does with an integer and not with a watched one is its own affair: it looks, that is all.
         same = False
-    return seen if same else set(sizes)
-
-
-class _Watched:
-    """A size that notes when anything depends on its value. No ``int``, whose value Python takes without asking."""
-
-    __slots__ = ("_name", "_seen", "_value")
-
-    def __init__(self, name: str, value: int, seen: set[str]) -> None:
-        self._name = name
-        self._value = value
-        self._seen = seen
-
-    def look(self) -> int:
-        self._seen.add(self._name)
-        return self._value
-
-
-_UNARY: Final[dict[str, Callable[[Any], Any]]] = {
-    **{f"__{name}__": getattr(operator, name) for name in ("neg", "pos", "abs", "invert", "index")},
-    **{f"__{kind.__name__}__": kind for kind in (int, float, bool, str, repr, hash, round)},
-}
-_BINARY: Final = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and", "or", "xor")
-_COMPARED: Final = ("lt", "le", "gt", "ge", "eq", "ne")
-
-
-def _value_of(other: Any) -> Any:
-    return other.look() if isinstance(other, _Watched) else other
-
-
-def _unary(function: Callable[[Any], Any]) -> Callable[[_Watched], Any]:
-    return lambda watched: function(watched.look())
-
-
-def _forward(function: Callable[[Any, Any], Any]) -> Callable[[_Watched, Any], Any]:
-    return lambda watched, other: function(watched.look(), _value_of(other))
-
-
-def _reverse(function: Callable[[Any, Any], Any]) -> Callable[[_Watched, Any], Any]:
-    return lambda watched, other: function(_value_of(other), watched.look())
-
-
-for _name, _unary_function in _UNARY.items():
-    setattr(_Watched, _name, _unary(_unary_function))
-for _name in (*_BINARY, *_COMPARED):
-    _function = getattr(operator, f"__{_name}__")
-    setattr(_Watched, f"__{_name}__", _forward(_function))
-    if _name in _BINARY:
-        setattr(_Watched, f"__r{_name}__", _reverse(_function))
-setattr(_Watched, "__format__", lambda watched, spec: format(watched.look(), spec))  # noqa: B010 - as the others
+    return path.pinned if same else set(sizes)
 
 
 # -- sizes that a launch gives -------------------------------------------------------------------
@@ -176,9 +127,9 @@ def opened(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Opened
     names = set(kernel.runtime_sizes) - fixed_by_launch(kernel)
     asked: dict[str, None] = {}
     while kernel.runtime_sizes:
-        path = _Path(set(), {})
+        path = _Path(is_open=True)
         given: Any = {
-            name: _Open(name, _parameter(name), value, path, frozenset({name}))
+            name: _Size(name, _parameter(name), value, path, frozenset({name}))
             for name, value in sizes.items()
             if name in names
         }
@@ -204,14 +155,21 @@ def _parameter(name: str) -> str:
 
 @dataclass(slots=True)
 class _Path:
-    """What a template did with sizes: those it needed as numbers, and what it asked of the others, in order."""
+    """What a template did with sizes: those it needed as numbers, and what it asked of the others, in order.
 
-    pinned: set[str]
-    conditions: dict[str, None]
+    Where sizes are not open, it needs each as a number that it does anything with.
+    """
+
+    is_open: bool
+    pinned: set[str] = field(default_factory=set)
+    conditions: dict[str, None] = field(default_factory=dict)
 
 
-class _Open:
-    """A size, or what is computed of sizes, that prints as C++ of what a launch gives; no ``int``, as `_Watched`."""
+class _Size:
+    """A size, or what is computed of sizes, that notes what a template does with it.
+
+    An open one prints as C++ of what a launch gives. It is no ``int``, whose value Python takes without asking.
+    """
 
     __slots__ = ("_cpp", "_names", "_path", "_text", "_value")
 
@@ -231,13 +189,20 @@ class _Open:
         self._path.conditions[f"abs({self._text}) <= {_LARGEST_INT}"] = None
 
     def __str__(self) -> str:
-        return self._cpp
+        return self._cpp if self._path.is_open else str(self.look())
 
     def __format__(self, spec: str) -> str:
-        return format(self.look(), spec) if spec else self._cpp
+        return format(self.look(), spec) if spec else str(self)
 
     def __neg__(self) -> Any:
-        return self._made(f"(-{self._text})", f"(-{self._cpp})", -self._value, self)
+        return self._made(f"(-{self._text})", f"(-{self._cpp})", -self._value, self) if self.is_open else -self.look()
+
+    def __bool__(self) -> bool:
+        return self.compared("!=", 0) if self.is_open else bool(self.look())
+
+    @property
+    def is_open(self) -> bool:
+        return self._path.is_open
 
     def computed(self, sign: str, left: Any, right: Any) -> Any:
         """Return a sum, difference or product of integers, one of which it is."""
@@ -259,17 +224,27 @@ class _Open:
         self._path.conditions[condition if holds else f"not ({condition})"] = None
         return holds
 
-    def _made(self, text: str, cpp: str, value: int, *of: Any) -> _Open:
-        names = frozenset[str]().union(*(each._names for each in of if isinstance(each, _Open)))
-        found = _Open(text, cpp, value, self._path, names)
+    def _made(self, text: str, cpp: str, value: int, *of: Any) -> _Size:
+        names = frozenset[str]().union(*(each._names for each in of if isinstance(each, _Size)))
+        found = _Size(text, cpp, value, self._path, names)
         found.keep_small()
         return found
 
 
 def _parts(value: Any) -> tuple[str, str, int]:
-    return (value._text, value._cpp, value._value) if isinstance(value, _Open) else (str(value), str(value), value)
+    return (value._text, value._cpp, value._value) if isinstance(value, _Size) else (str(value), str(value), value)
 
 
+#: Python's names of operators, with those that can be said in C++.
+_BINARY: Final = {
+    **dict.fromkeys(("truediv", "lshift", "rshift", "and", "or", "xor"), ""),
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "floordiv": "//",
+    "mod": "%",
+    "pow": "**",
+}
 _PLAIN: Final[dict[str, Callable[[int, int], Any]]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -286,50 +261,60 @@ _PLAIN: Final[dict[str, Callable[[int, int], Any]]] = {
 
 
 def _is_integer(value: Any) -> bool:
-    return isinstance(value, _Open) or (isinstance(value, int) and abs(value) <= _LARGEST_INT)
+    return isinstance(value, _Size) or (isinstance(value, int) and abs(value) <= _LARGEST_INT)
 
 
-def _arithmetic(sign: str, function: Callable[[Any, Any], Any], *, swapped: bool) -> Callable[[_Open, Any], Any]:
-    def method(size: _Open, other: Any) -> Any:
+def _looked_at(value: Any) -> Any:
+    return value.look() if isinstance(value, _Size) else value
+
+
+def _arithmetic(sign: str, function: Callable[[Any, Any], Any], *, swapped: bool) -> Callable[[_Size, Any], Any]:
+    def method(size: _Size, other: Any) -> Any:
         left, right = (other, size) if swapped else (size, other)
-        if sign in ("+", "-", "*") and _is_integer(other):
+        if size.is_open and sign in ("+", "-", "*") and _is_integer(other):
             return size.computed(sign, left, right)
-        if sign in ("//", "%") and not swapped and type(other) is int and 0 < other <= _LARGEST_INT:
-            return size.divided(sign, other)
-        if sign == "**" and not swapped and type(other) is int and 1 <= other <= _LARGEST_POWER:
-            return functools.reduce(operator.mul, [size] * other)
-        return function(*(each.look() if isinstance(each, _Open) else each for each in (left, right)))
+        if size.is_open and not swapped and type(other) is int:
+            if sign in ("//", "%") and 0 < other <= _LARGEST_INT:
+                return size.divided(sign, other)
+            if sign == "**" and 1 <= other <= _LARGEST_POWER:
+                return functools.reduce(operator.mul, [size] * other)
+        return function(*map(_looked_at, (left, right)))
 
     return method
 
 
-def _comparing(sign: str) -> Callable[[_Open, Any], bool]:
-    return lambda size, other: size.compared(sign, other if _is_integer(other) else _looked_at(size, other))
+def _comparing(sign: str) -> Callable[[_Size, Any], bool]:
+    def method(size: _Size, other: Any) -> bool:
+        if size.is_open and _is_integer(other):
+            return size.compared(sign, other)
+        return bool(_PLAIN[sign](size.look(), _looked_at(other)))
+
+    return method
 
 
-def _looked_at(size: _Open, other: Any) -> Any:
-    size.look()
-    return other
-
-
-for _name in _BINARY:
-    _sign = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "pow": "**"}.get(_name, "")
+for _name, _sign in _BINARY.items():
     for _prefix in ("", "r"):
         _method = _arithmetic(_sign, getattr(operator, f"__{_name}__"), swapped=bool(_prefix))
-        setattr(_Open, f"__{_prefix}{_name}__", _method)
-for _name, _sign in zip(_COMPARED, ("<", "<=", ">", ">=", "==", "!="), strict=True):
-    setattr(_Open, f"__{_name}__", _comparing(_sign))
-for _kind in ("abs", "invert", "index", "int", "float", "hash", "round", "repr"):
+        setattr(_Size, f"__{_prefix}{_name}__", _method)
+for _name, _sign in zip(("lt", "le", "gt", "ge", "eq", "ne"), ("<", "<=", ">", ">=", "==", "!="), strict=True):
+    setattr(_Size, f"__{_name}__", _comparing(_sign))
+for _kind in ("abs", "invert", "pos", "index", "int", "float", "hash", "round", "repr"):
     _of = getattr(builtins, _kind, None) or getattr(operator, _kind)
-    setattr(_Open, f"__{_kind}__", lambda size, of=_of: of(size.look()))
-setattr(_Open, "__bool__", lambda size: size.compared("!=", 0))  # noqa: B010 - as the others
+    setattr(_Size, f"__{_kind}__", lambda size, of=_of: of(size.look()))
 
 
 # -- integer expressions as C++ ------------------------------------------------------------------
 
-_OPERATORS: Final = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
-_FUNCTIONS: Final = {ast.FloorDiv: "detail::floor_div", ast.Mod: "detail::floor_mod"}
-_COMPARISONS: Final = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+_OPERATORS: Final[dict[type[ast.operator], str]] = {ast.Add: " + ", ast.Sub: " - ", ast.Mult: " * "}
+_FUNCTIONS: Final[dict[type[ast.operator], str]] = {ast.FloorDiv: "detail::floor_div", ast.Mod: "detail::floor_mod"}
+_COMPARISONS: Final[dict[type[ast.cmpop], str]] = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+}
 _LARGEST_POWER: Final = 4
 
 
@@ -396,23 +381,42 @@ def formula(text: str, values: Mapping[str, Any], free: Mapping[str, str]) -> st
 
 
 def _translate(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
+    def parts(*nodes: ast.expr) -> list[str]:
+        return [_translate(each, values, free) for each in nodes]
+
     if free_names(node).isdisjoint(free):
         return _constant(node, values)
-    if isinstance(node, ast.Name):
-        return free[node.id]
-    if isinstance(node, ast.BinOp):
-        return _binary(node, values, free)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return f"(-{_translate(node.operand, values, free)})"
-    if isinstance(node, ast.IfExp):
-        then, other = (_translate(part, values, free) for part in (node.body, node.orelse))
-        return f"({_truth(node.test, values, free)} ? {then} : {other})"
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return f"(!{_truth(node.operand, values, free)})"
-    if isinstance(node, ast.Compare):
-        return _comparison(node, values, free)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return _call(node.func.id, [_translate(argument, values, free) for argument in node.args])
+    match node:
+        case ast.Name():
+            return free[node.id]
+        case ast.UnaryOp(ast.USub(), operand):
+            return f"(-{parts(operand)[0]})"
+        case ast.UnaryOp(ast.Not(), operand):
+            return f"(!{_truth(operand, values, free)})"
+        case ast.IfExp(test, then, other):
+            return f"({_truth(test, values, free)} ? {' : '.join(parts(then, other))})"
+        case ast.BinOp(left, ast.Pow(), ast.Constant(int(exponent))) if 1 <= exponent <= _LARGEST_POWER:
+            return f"({' * '.join(parts(left) * exponent)})"
+        case ast.BinOp(left, sign, right) if type(sign) in _OPERATORS:
+            return f"({_OPERATORS[type(sign)].join(parts(left, right))})"
+        case ast.BinOp(left, sign, right) if type(sign) in _FUNCTIONS:
+            return f"{_FUNCTIONS[type(sign)]}({', '.join(parts(left, right))})"
+        case ast.Compare(left, [ast.In() | ast.NotIn() as sign], [ast.Tuple() | ast.List() | ast.Set() as members]):
+            (one,) = parts(left)
+            found = " || ".join(f"{one} == {member}" for member in parts(*members.elts))
+            if found:
+                return f"({found})" if isinstance(sign, ast.In) else f"(!({found}))"
+        case ast.Compare(left, signs, others) if all(type(sign) in _COMPARISONS for sign in signs):
+            pairs = zip(pairwise(parts(left, *others)), signs, strict=True)
+            compared = [f"({one} {_COMPARISONS[type(sign)]} {other})" for (one, other), sign in pairs]
+            return compared[0] if len(compared) == 1 else f"({' && '.join(compared)})"
+        case ast.Call(ast.Name("ceildiv"), [_, _] as arguments):
+            return f"detail::ceil_div({', '.join(parts(*arguments))})"
+        case ast.Call(ast.Name("abs"), [argument]):
+            return f"detail::magnitude({parts(argument)[0]})"
+        case ast.Call(ast.Name("min" | "max" as name), [_, _, *_] as arguments):
+            function = "smaller" if name == "min" else "larger"
+            return functools.reduce(lambda one, other: f"detail::{function}({one}, {other})", parts(*arguments))
     raise NotTranslatableError(f"{ast.unparse(node)} is not an integer formula of C++")
 
 
@@ -433,54 +437,8 @@ def _truth(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str]) -
     return _translate(node, values, free)
 
 
-def _comparison(node: ast.Compare, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
-    """Return a comparison; one with several signs is one of each two neighbours, and ``in`` one with each member."""
-    if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
-        members = node.comparators[0]
-        if not isinstance(members, ast.Tuple | ast.List | ast.Set) or not members.elts:
-            raise NotTranslatableError(f"{ast.unparse(node)} is not an integer formula of C++")
-        one = _translate(node.left, values, free)
-        found = " || ".join(f"{one} == {_translate(member, values, free)}" for member in members.elts)
-        return f"({found})" if isinstance(node.ops[0], ast.In) else f"(!({found}))"
-    if any(type(sign) not in _COMPARISONS for sign in node.ops):
-        raise NotTranslatableError(f"{ast.unparse(node)} is not an integer formula of C++")
-    parts = [_translate(part, values, free) for part in (node.left, *node.comparators)]
-    signs = [_COMPARISONS[type(sign)] for sign in node.ops]
-    pairs = [f"({left} {sign} {right})" for (left, right), sign in zip(pairwise(parts), signs, strict=True)]
-    return pairs[0] if len(pairs) == 1 else f"({' && '.join(pairs)})"
-
-
 def _constant(node: ast.expr, values: Mapping[str, Any]) -> str:
     value = Expression(ast.unparse(node)).evaluate(values)
     if not isinstance(value, int) or abs(value) >= 2**63:
         raise NotTranslatableError(f"{ast.unparse(node)} is {value!r}, no integer of C++")
     return f"{int(value)}LL"
-
-
-def _binary(node: ast.BinOp, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
-    left = _translate(node.left, values, free)
-    kind = type(node.op)
-    if kind is ast.Pow:
-        exponent = node.right.value if isinstance(node.right, ast.Constant) else None
-        if not isinstance(exponent, int) or not 1 <= exponent <= _LARGEST_POWER:
-            raise NotTranslatableError(f"{ast.unparse(node)} is not a product of a few factors")
-        return f"({' * '.join([left] * exponent)})"
-    right = _translate(node.right, values, free)
-    if kind in _OPERATORS:
-        return f"({left} {_OPERATORS[kind]} {right})"
-    if kind in _FUNCTIONS:
-        return f"{_FUNCTIONS[kind]}({left}, {right})"
-    raise NotTranslatableError(f"{ast.unparse(node)} is not an integer formula of C++")
-
-
-def _call(name: str, arguments: list[str]) -> str:
-    if name == "ceildiv" and len(arguments) == 2:
-        return f"detail::ceil_div({', '.join(arguments)})"
-    if name == "abs" and len(arguments) == 1:
-        return f"detail::magnitude({arguments[0]})"
-    if name in ("min", "max") and len(arguments) > 1:
-        chosen = arguments[0]
-        for argument in arguments[1:]:
-            chosen = f"detail::{'smaller' if name == 'min' else 'larger'}({chosen}, {argument})"
-        return chosen
-    raise NotTranslatableError(f"{name} of {len(arguments)} is not a function of integers")

@@ -10,7 +10,7 @@ import ast
 import builtins
 import inspect
 import symtable
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -73,16 +73,13 @@ class _File:
 
     def name_of(self, function: Callable[..., Any]) -> str:
         """Return the name of a function, which is at the top level."""
-        code = getattr(function, "__code__", None)
-        for statement in self.body:
-            if isinstance(statement, ast.FunctionDef) and code is not None:
-                first = min([statement.lineno, *(d.lineno for d in statement.decorator_list)])
-                if first == code.co_firstlineno and statement.name == code.co_name:
-                    return statement.name
-        raise KernelError(
-            f"{self.called}: emit takes functions at the top level of a file along, and "
-            f"{getattr(function, '__qualname__', function)} of {self.path.name} is none (def NAME(...): does)"
-        )
+        name = getattr(function, "__qualname__", repr(function))
+        if not any(isinstance(statement, ast.FunctionDef) and statement.name == name for statement in self.body):
+            raise KernelError(
+                f"{self.called}: emit takes functions at the top level of a file along, and {name} of {self.path.name} "
+                "is none (def NAME(...): does)"
+            )
+        return str(name)
 
     def take(self, name: str, user: str) -> None:
         """Take what defines a name, and all that uses."""
@@ -90,20 +87,18 @@ class _File:
             return
         self.known.add(name)
         defining = [place for place, statement in enumerate(self.body) if name in _bound(statement)]
-        if not defining:
-            if not hasattr(builtins, name) and name not in _EVERY_MODULE_HAS:
-                raise KernelError(f"{self.called}: {user} uses {name!r}, which {self.path.name} does not define")
-            return
+        if not defining and not hasattr(builtins, name) and name not in _EVERY_MODULE_HAS:
+            raise KernelError(f"{self.called}: {user} uses {name!r}, which {self.path.name} does not define")
         for place in defining:
             statement = self.body[place]
             if isinstance(statement, ast.Import | ast.ImportFrom):
-                self.taken.setdefault(place, {})[self._imported(statement, name, user)] = None
+                self.taken.setdefault(place, {})[self._import_of(statement, name, user)] = None
             elif place not in self.taken:
                 self.taken[place] = {self._text_of(statement): None}
                 for node in ast.walk(statement):
                     if isinstance(node, ast.Import | ast.ImportFrom):
                         for alias in node.names:
-                            self._checked(node, alias, name)
+                            self._import_of(node, _bound_by(alias), name)
                 for used in _used(statement):
                     self.take(used, name)
 
@@ -117,35 +112,29 @@ class _File:
                 was_block = is_block
         return text
 
-    def _imported(self, statement: ast.Import | ast.ImportFrom, name: str, user: str) -> str:
-        """Return the import of one name alone; a class that stands for it, if it is an error of mptune's."""
-        alias = next(each for each in statement.names if _bound_by(each) == name)
-        error = getattr(mptune.errors, alias.name, None)
-        if _module(statement, alias).split(".")[0] == "mptune" and isinstance(error, type):
-            return f'class {name}(ValueError):\n    """What is given does not fit."""\n'
-        return self._checked(statement, alias, user)
-
-    def _checked(self, statement: ast.Import | ast.ImportFrom, alias: ast.alias, user: str) -> str:
-        """Return the import of one name alone.
+    def _import_of(self, statement: ast.Import | ast.ImportFrom, name: str, user: str) -> str:
+        """Return the import of one name alone; a class that stands for it, if it is an error of mptune's.
 
         Raises:
             KernelError: it is not from an installed package, or from mptune.
         """
+        alias = next(each for each in statement.names if _bound_by(each) == name)
         only: ast.stmt = ast.Import([alias])
+        root = alias.name.split(".")[0]
         if isinstance(statement, ast.ImportFrom):
             only = ast.ImportFrom(statement.module, [alias], statement.level)
-        one = ast.unparse(only)
-        root = _module(statement, alias).split(".")[0]
-        folder = self.path.parent
-        is_local = not root or (folder / f"{root}.py").is_file() or (folder / root).is_dir()
-        if root == "mptune" or is_local:
+            root = "" if statement.level else (statement.module or "").split(".")[0]
+            if root == "mptune" and isinstance(getattr(mptune.errors, alias.name, None), type):
+                return f'class {name}(ValueError):\n    """What is given does not fit."""\n'
+        beside = self.path.parent / root
+        if root == "mptune" or not root or beside.with_name(f"{root}.py").is_file() or beside.is_dir():
             whose = "of mptune" if root == "mptune" else "of another file"
             raise KernelError(
-                f"{self.called}: {user} uses {_bound_by(alias)!r} ({one}, line {statement.lineno} of "
+                f"{self.called}: {user} uses {name!r} ({ast.unparse(only)}, line {statement.lineno} of "
                 f"{self.path.name}), which is {whose}: emit takes along what {self.path.name} itself defines, and "
                 "imports of installed packages"
             )
-        return one
+        return ast.unparse(only)
 
     def _text_of(self, statement: ast.stmt) -> str:
         """Return a statement as it is written, with the comment above it."""
@@ -159,71 +148,31 @@ class _File:
         return "\n".join(self.lines[first - 1 : last])
 
 
-def _module(statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:
-    """Return the module a name is imported from, empty for a relative one."""
-    if isinstance(statement, ast.Import):
-        return alias.name
-    return "" if statement.level else statement.module or ""
-
-
 def _bound_by(alias: ast.alias) -> str:
     return alias.asname or alias.name.partition(".")[0]
+
+
+def _table(statement: ast.stmt) -> symtable.SymbolTable:
+    # What only type checkers look at is in no table: nobody evaluates annotations.
+    text = f"from __future__ import annotations\n{ast.unparse(statement)}"
+    return symtable.symtable(text, "<taken>", "exec")
 
 
 def _bound(statement: ast.stmt) -> set[str]:
     """Return the names a statement at the top level binds; none if only a type checker looks at it."""
     if isinstance(statement, ast.If) and ast.unparse(statement.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
         return set()
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return {statement.name}
-    if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
-        return set()
-    found = set()
-    for node in _outside_functions(statement):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            found.update(map(_bound_by, node.names))
-    return found
-
-
-def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield child
-        elif not isinstance(child, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            yield from _outside_functions(child)
-
-
-class _WithoutAnnotations(ast.NodeTransformer):
-    """Leaves out what nobody evaluates: the text begins with an import of annotations from __future__."""
-
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        return ast.arg(node.arg)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.returns = None
-        return self.generic_visit(node)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        if node.value is None:
-            return ast.Pass()
-        return self.generic_visit(ast.Assign([node.target], node.value))
+    symbols = _table(statement).get_symbols()
+    return {each.get_name() for each in symbols if each.is_assigned() or each.is_imported()} - {"annotations"}
 
 
 def _used(statement: ast.stmt) -> Iterable[str]:
     """Return the names of its module that a statement, or a function in it, uses, in alphabetical order."""
-    # A copy: the original is looked at again.
-    copy = ast.parse(ast.unparse(statement))
-    plain = ast.unparse(ast.fix_missing_locations(_WithoutAnnotations().visit(copy)))
     found: set[str] = set()
-    pending = [symtable.symtable(plain, "<taken>", "exec")]
+    pending = [_table(statement)]
     while pending:
         table = pending.pop()
         is_module = table.get_type() == "module"
         found.update(s.get_name() for s in table.get_symbols() if s.is_referenced() and (is_module or s.is_global()))
-        pending += table.get_children()
+        pending += [child for child in table.get_children() if "annotation" not in str(child.get_type())]
     return sorted(found)

@@ -6,13 +6,15 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from mptune import __version__
 from mptune.backends.opencl import OpenclBackend
+from mptune.backends.opencl_dialect import as_opencl
 from mptune.cpp.build import build_of
+from mptune.cpp.prelude import prelude
 from mptune.emit.application import emit_application
 from mptune.emit.common import (
     INTEGERS,
@@ -25,7 +27,6 @@ from mptune.emit.common import (
     target_of,
     write_files,
 )
-from mptune.emit.opencl import opencl_files
 from mptune.emit.sizes import conditions, formula, free_sizes
 from mptune.emit.text import fill, identifier
 from mptune.emit.winner import Winner, select
@@ -87,7 +88,9 @@ def _argument(
         # As it is stored: the type, in C++, and a NumPy type of as many bytes.
         "type": integer if precision is None else precision.name,
         "cpp": INTEGERS[integer] if precision is None else precision.cpp,
-        "numpy": dtype.name if dtype.kind in "iu" or dtype.name in _NUMPY else f"uint{8 * dtype.itemsize}",
+        "numpy": dtype.name
+        if dtype.kind in "iu" or dtype.name in ("float64", "float32", "float16")
+        else f"uint{8 * dtype.itemsize}",
         "itemsize": dtype.itemsize,
         # How many there are, as C++ over sizes, and at the run's sizes.
         "elements": " * ".join(elements) or "1",
@@ -103,13 +106,6 @@ def _argument(
         "is_input": role is not Role.OUT and not is_size,
         "is_output": argument.is_output,
     }
-
-
-#: The floating-point types NumPy and CuPy themselves have.
-_NUMPY: Final = ("float64", "float32", "float16")
-
-
-_SLUG: Final = re.compile(r"[^a-z0-9]+")
 
 
 def winner_of(
@@ -171,7 +167,7 @@ def emit(winner: Winner[Any], folder: str | Path, *, name: str = "") -> Emission
         "README.md": fill("README.md", values),
     }
     if winner.run.info.backend == OpenclBackend.name:
-        texts |= opencl_files(winner, name, values)
+        texts |= _opencl_files(winner, name, values)
     write_files(Path(folder), texts)
     return Emission.of(winner, Path(folder), tuple(texts))
 
@@ -195,7 +191,7 @@ def emit_all_devices(winners: Sequence[Winner[Any]], folder: str | Path) -> tupl
             raise MptuneError(
                 f"runs at sizes {first.sizes} and {winner.sizes} cannot share a header: tune both at the same sizes"
             )
-        slug = _SLUG.sub("_", winner.run.info.device.lower()).strip("_")[:60] or "device"
+        slug = re.sub(r"[^a-z0-9]+", "_", winner.run.info.device.lower()).strip("_")[:60] or "device"
         if slug in by_slug:
             raise MptuneError(f"two runs are of device {winner.run.info.device!r}: give one for each device")
         by_slug[slug] = winner
@@ -206,3 +202,38 @@ def emit_all_devices(winners: Sequence[Winner[Any]], folder: str | Path) -> tupl
     target = Path(folder)
     write_files(target, {f"{name}.hpp": fill("devices.hpp", values)})
     return tuple(emit(winner, target / slug, name=names[slug]) for slug, winner in by_slug.items())
+
+
+def _opencl_files(winner: Winner[Kernel], name: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the source as the driver reads it, and a program that runs it; ``values`` fill the other files."""
+    source = winner.source
+    conversions = "".join(_conversions(argument) for argument in values["arguments"])
+    passed = [argument["name"] for argument in values["arguments"] if not argument["is_constant"]]
+    more = {
+        "source": as_a_file(as_opencl(f"{source}\n{conversions}")),
+        "places": {argument: place for place, argument in enumerate(passed)},
+        "has_dynamic": "SHARED_DYNAMIC" in source.removeprefix(prelude()),
+        # As it was measured; other parts of that text are no flags.
+        "flags": " ".join(part for part in winner.run.info.compiler.split("|") if part.startswith("-")),
+    }
+    return {
+        f"{name}.cl": fill("source.cl", {**values, **more}),
+        f"{name}_opencl.cpp": fill("opencl.cpp", {**values, **more}),
+    }
+
+
+def _conversions(argument: Mapping[str, Any]) -> str:
+    """Return kernels that convert an argument from the type of its file, and back, where it needs them."""
+    kept, filed = argument["cpp"], argument["file_cpp"]
+    ways = []
+    if argument["role"] in ("in", "inout", "scalar") or argument["is_constant"]:
+        ways.append(("load", kept, filed))
+    if argument["is_output"]:
+        ways.append(("unload", filed, kept))
+    return "".join(
+        f'extern "C" __global__ void mptune_{way}_{argument["name"]}({to}* to, const {of}* from) {{\n'
+        "    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        f"    to[i] = static_cast<{to}>(from[i]);\n"
+        "}\n"
+        for way, to, of in ways
+    )

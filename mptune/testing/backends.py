@@ -66,8 +66,7 @@ def launch_on_arrays(
     buffers: list[tuple[Buffer, NDArray[Any]]] = []
     for argument in arguments:
         if isinstance(argument, np.ndarray):
-            buffer = backend.device.allocate(argument.nbytes)
-            buffer.write(argument)
+            buffer = _holding(backend, argument)
             buffers.append((buffer, argument))
             passed.append(buffer)
         else:
@@ -81,6 +80,20 @@ def launch_on_arrays(
         buffer.read(array)
         buffer.free()
     return elapsed_ms
+
+
+def _holding(backend: Backend, data: NDArray[Any]) -> Buffer:
+    """Return a new buffer that holds an array."""
+    buffer = backend.device.allocate(data.nbytes)
+    buffer.write(data)
+    return buffer
+
+
+def _content(buffer: Buffer, like: NDArray[Any]) -> NDArray[Any]:
+    """Return what a buffer holds as an array like another."""
+    back = np.zeros_like(like)
+    buffer.read(back)
+    return back
 
 
 class BackendConformance:
@@ -115,13 +128,11 @@ class BackendConformance:
         return elapsed_ms
 
     def test_asking_what_is_available_never_raises_and_explains_itself(self) -> None:
-        """What cannot run says why."""
         found = self.backend_class.availability()
         assert found.can_compile or not found.can_run
         assert found.can_run or found.reason
 
     def test_describes_itself(self) -> None:
-        """Name, architecture, memory, limits and versions are there."""
         backend = self.backend
         info = backend.describe()
         assert info.backend == backend.name
@@ -131,9 +142,7 @@ class BackendConformance:
         assert info.limits["max_threads_per_block"] >= 1024
         assert info.limits["max_shared_bytes"] >= 32 * 1024
         assert info.versions
-
-    def test_facts_are_the_limits_and_what_constraints_name(self) -> None:
-        facts = self.backend.device.facts()
+        facts = backend.device.facts()
         assert facts["max_threads_per_block"] >= 1024
         assert isinstance(facts["is_gpu"], bool)
         assert isinstance(facts["matrix_units"], str)
@@ -146,8 +155,7 @@ class BackendConformance:
 
     def test_a_binary_can_be_loaded_again_and_again(self) -> None:
         backend = self.backend
-        first = backend.compiler.compile(source_of("axpy", _AXPY), "axpy", CompileOptions())
-        second = backend.compiler.compile(source_of("axpy", _AXPY), "axpy", CompileOptions())
+        first, second = (backend.compiler.compile(source_of("axpy", _AXPY), "axpy", CompileOptions()) for _ in range(2))
         assert first.function == second.function == "axpy"
         assert first.compile_s >= 0
         assert second.cached
@@ -175,35 +183,26 @@ class BackendConformance:
             backend.device.load(Binary("axpy", b"\x7fELF damaged"))
 
     def test_round_trip(self) -> None:
-        """What is written is read, also after a copy on the device."""
         backend = self.backend
         for nbytes in [1, 3, 4096, 1_000_003]:
             data = np.random.default_rng(nbytes).integers(0, 256, nbytes, dtype=np.uint8)
-            first, second = backend.device.allocate(nbytes), backend.device.allocate(nbytes)
+            first, second = _holding(backend, data), backend.device.allocate(nbytes)
             assert first.nbytes == nbytes
-            first.write(data)
             second.copy_from(first)
             first.write(np.zeros_like(data))
-            back = np.zeros_like(data)
-            second.read(back)
-            np.testing.assert_array_equal(back, data)
+            np.testing.assert_array_equal(_content(second, data), data)
             first.free()
             second.free()
 
     def test_every_storage_type(self) -> None:
-        """Bytes of every type come back as they were."""
         backend = self.backend
         for name in PRECISIONS:
             data = np.linspace(-2, 2, 24).reshape(4, 6).astype(PRECISIONS[name].dtype)
-            buffer = backend.device.allocate(data.nbytes)
-            buffer.write(data)
-            back = np.zeros_like(data)
-            buffer.read(back)
-            assert back.tobytes() == data.tobytes()
+            buffer = _holding(backend, data)
+            assert _content(buffer, data).tobytes() == data.tobytes()
             buffer.free()
 
     def test_sizes_have_to_match(self) -> None:
-        """An array or buffer of another size is refused."""
         backend = self.backend
         buffer, other = backend.device.allocate(16), backend.device.allocate(8)
         attempts: tuple[Callable[[], None], ...] = (
@@ -218,7 +217,6 @@ class BackendConformance:
         other.free()
 
     def test_parts_and_fills(self) -> None:
-        """Parts are the whole's memory at any offset, also parts of parts, and end with it."""
         backend = self.backend
         whole = backend.device.allocate(1000)
         whole.fill(0xA5)
@@ -226,13 +224,11 @@ class BackendConformance:
         part.write(np.arange(24, dtype=np.uint8))
         whole.part(500, 8).copy_from(part.part(16, 8))
         whole.part(999, 1).fill(1)
-        back = np.empty(1000, np.uint8)
-        whole.read(back)
         expected = np.full(1000, 0xA5, np.uint8)
         expected[256:280] = np.arange(24)
         expected[500:508] = np.arange(16, 24)
         expected[999] = 1
-        np.testing.assert_array_equal(back, expected)
+        np.testing.assert_array_equal(_content(whole, expected), expected)
         with _raises(LaunchError, "not all inside a buffer of 1000 bytes"):
             whole.part(990, 11)
         whole.free()
@@ -253,9 +249,8 @@ class BackendConformance:
         assert np.isclose(float(xp.abs(array - 1).sum()), np.abs(data - 1).sum(), rtol=1e-13)
 
     def test_what_is_seen_of_a_buffer_is_what_is_read(self) -> None:
-        buffer = self.backend.device.allocate(24)
         data = np.arange(24).astype(np.uint8)
-        buffer.write(data)
+        buffer = _holding(self.backend, data)
         seen = buffer.part(8, 16).seen()
         if seen is not None:
             np.testing.assert_array_equal(seen, data[8:])
@@ -276,7 +271,6 @@ class BackendConformance:
             backend.device.allocate(2**55)
 
     def test_awkward_sizes(self) -> None:
-        """The last block may be partly empty."""
         for n in [1, 127, 128, 129, 10_007]:
             x, y = np.random.default_rng(n).random((2, n), np.float32)
             expected = np.float32(0.25) * x + y
@@ -298,7 +292,6 @@ class BackendConformance:
             np.testing.assert_array_equal(x.astype(np.float64), 0.5 * np.arange(16) + 2)
 
     def test_three_axes(self) -> None:
-        """Every thread of a grid of three axes runs once."""
         body = """
         extern "C" __global__ void where(int* seen) {
             const int x = blockIdx.x * blockDim.x + threadIdx.x;
@@ -313,7 +306,6 @@ class BackendConformance:
         np.testing.assert_array_equal(seen.ravel(), 1 + np.arange(seen.size))
 
     def test_shared_memory_and_barriers(self) -> None:
-        """Threads of a block see what others wrote before a barrier."""
         body = """
         extern "C" __global__ void turn(const double* x, double* y) {
             __shared__ double fixed[256];
@@ -349,7 +341,6 @@ class BackendConformance:
         np.testing.assert_array_equal(sums, x.sum(axis=1))
 
     def test_histogram(self) -> None:
-        """Atomic additions of integers and floating-point numbers lose nothing."""
         for cpp, dtype in (("int", np.int32), ("float", np.float32), ("double", np.float64)):
             body = f"""
             extern "C" __global__ void histogram(const int* x, {cpp}* bins, int n) {{
@@ -363,7 +354,6 @@ class BackendConformance:
             np.testing.assert_array_equal(bins, np.bincount(x, minlength=10))
 
     def test_constant_memory(self) -> None:
-        """Each loaded function has constants of its own."""
         backend = self.backend
         body = """
         __constant__ double factor[2][3];
@@ -379,10 +369,9 @@ class BackendConformance:
         for function, mine in zip(functions, values, strict=True):
             buffer = backend.device.allocate(48)
             function.launch(LaunchShape((1, 1, 1), (6, 1, 1)), [buffer])
-            back = np.empty((2, 3))
-            buffer.read(back)
-            np.testing.assert_array_equal(back, mine + 7)
+            np.testing.assert_array_equal(_content(buffer, mine), mine + 7)
             buffer.free()
+            back = np.empty((2, 3))
             function.read_constant("factor", back)
             np.testing.assert_array_equal(back, mine)
         with _raises(LaunchError):
@@ -415,9 +404,7 @@ class BackendConformance:
         shape = LaunchShape((1, 1, 1), (1, 1, 1), 0)
         for value in (2, 0, 1):
             functions[value].launch(shape, [buffer])
-            out = np.full(1, -1, np.int32)
-            buffer.read(out)
-            assert out[0] == value
+            assert _content(buffer, np.zeros(1, np.int32)) == [value]
         for function in functions:
             function.unload()
         with _raises(LaunchError):
@@ -428,14 +415,12 @@ class BackendConformance:
         backend = self.backend
         function = self.load(backend, "axpy", _AXPY)
         x = np.ones(4, np.float32)
-        buffer = backend.device.allocate(x.nbytes)
-        buffer.write(x)
+        buffer = _holding(backend, x)
         arguments: list[Argument] = [buffer, buffer, np.float32(1), np.int32(4)]
         with _raises(LaunchError):
             function.launch(LaunchShape((1, 1, 1), (4096, 1, 1), 0), arguments)
         function.launch(LaunchShape((1, 1, 1), (4, 1, 1), 0), arguments)
-        buffer.read(x)
-        assert (x == 2).all()
+        assert (_content(buffer, x) == 2).all()
 
     def test_a_plain_number_is_no_argument(self) -> None:
         backend = self.backend
@@ -446,7 +431,6 @@ class BackendConformance:
             function.launch(LaunchShape((1, 1, 1), (1, 1, 1), 0), [buffer, buffer, number, np.int32(1)])
 
     def test_parts_can_be_launched_on_where_the_device_says(self) -> None:
-        """A part at an aligned offset is an argument like any other, and nothing outside it changes."""
         backend = self.backend
         at = 64 * backend.device.part_alignment_bytes
         whole = backend.device.allocate(2 * at + 400)
@@ -455,8 +439,7 @@ class BackendConformance:
         function = self.load(backend, "axpy", _AXPY)
         part = whole.part(at, 400)
         function.launch(LaunchShape((1, 1, 1), (128, 1, 1)), [part, part, np.float32(2), np.int32(100)])
-        back = np.empty(2 * at + 400, np.uint8)
-        whole.read(back)
+        back = _content(whole, np.empty(2 * at + 400, np.uint8))
         assert (back[at : at + 400].view(np.float32) == 3).all()
         assert not back[:at].any()
         assert not back[at + 400 :].any()

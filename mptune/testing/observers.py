@@ -52,21 +52,18 @@ class ObserverConformance:
         """Return a new observer."""
 
     def test_it_reports_finite_numbers_with_units_in_their_names(self) -> None:
-        """A metric without a unit could be in any."""
         results = observe(self.make(), context())
         assert {type(value) for value in results.values()} == {float}
         assert all(math.isfinite(value) for value in results.values())
         assert all(name.endswith(UNITS) or name in WITHOUT_UNIT for name in results)
 
     def test_it_gives_every_metric_it_does_not_call_missing(self) -> None:
-        """What an objective may ask for has to be there."""
         observer = self.make()
         promised = {metric for metric in observer.metrics if metric not in observer.missing}
         assert promised <= observe(observer, context()).keys()
         assert set(observer.missing) <= set(observer.metrics)
 
     def test_it_forgets_the_previous_configuration(self) -> None:
-        """Its results are those of a new observer."""
         observer = self.make()
         observe(observer, context((1.0, 5.0), 96))
         assert observe(observer, context()) == observe(self.make(), context())

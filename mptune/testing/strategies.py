@@ -122,7 +122,6 @@ class StrategyConformance:
         return asked
 
     def test_visits_a_small_space_once_and_ends(self) -> None:
-        """No configuration is left out or proposed twice, and the search ends."""
         for batch in (1, 7):
             space = _small_space()
             strategy = self.make(space)
@@ -132,19 +131,16 @@ class StrategyConformance:
             assert strategy.ask(3) == []
 
     def test_fills_a_batch_while_the_space_lasts(self) -> None:
-        """A batch is short only when the space is exhausted."""
         space = _small_space()
         assert len(self.make(space).ask(space.size - 1)) == space.size - 1
         assert len(self.make(space).ask(space.size + 1)) == space.size
 
     def test_works_on_a_single_configuration(self) -> None:
-        """A space of one configuration is searched and ends."""
         space = SearchSpace([OrdinalParameter("block", [32]), PrecisionParameter("x_type", ["fp32"])])
         strategy = self.make(space, Objective(threshold=1e-3), signature=["x_type"])
         assert self.run(strategy) == [space.configuration(0)]
 
     def test_refuses_an_ask_for_nothing(self) -> None:
-        """A batch of less than one is a mistake of the caller."""
         for n in (0, -1):
             refused = False
             try:
@@ -154,7 +150,6 @@ class StrategyConformance:
             assert refused, f"ask({n}) must raise ValueError"
 
     def test_same_seed_same_sequence(self) -> None:
-        """The seed and the trials decide everything, in batches too."""
         objective = Objective(threshold=1e-5)
         for batch in (1, 4):
             strategies = [
@@ -164,7 +159,6 @@ class StrategyConformance:
             assert first == second
 
     def test_may_be_asked_before_it_is_told(self) -> None:
-        """Asked while trials are under way, it goes on; none comes twice and the space is visited whole."""
         space = _small_space()
         strategy = self.make(space)
         under_way: list[Configuration] = []
@@ -179,13 +173,11 @@ class StrategyConformance:
         assert len(asked) == len(set(asked)) == space.size
 
     def test_goes_on_when_everything_fails(self) -> None:
-        """Failures alone do not end the search."""
         space = _small_space()
         asked = self.run(self.make(space), _all_fail, batch=2)
         assert len(set(asked)) == space.size
 
     def test_goes_on_without_numbers(self) -> None:
-        """Missing, zero, infinite and NaN numbers do not end the search."""
         space = _small_space()
         asked = self.run(self.make(space), _without_numbers)
         assert len(set(asked)) == space.size
@@ -194,7 +186,6 @@ class StrategyConformance:
         assert len(set(asked)) == len(asked) > 0
 
     def test_never_proposes_what_it_was_told(self) -> None:
-        """A resumed run and the baseline are told before the first ask."""
         space = _small_space()
         told = space.configurations(range(0, space.size, 3))
         strategy = self.make(space)
@@ -204,7 +195,6 @@ class StrategyConformance:
         assert len(asked) == space.size - len(told)
 
     def test_takes_duplicates_and_foreign_trials(self) -> None:
-        """Duplicates and configurations of another space are harmless."""
         space = _small_space()
         strategy = self.make(space)
         first = strategy.ask(4)
@@ -216,7 +206,6 @@ class StrategyConformance:
         assert len(set(asked) | set(first)) == len(asked) + 4 == space.size
 
     def test_may_be_asked_again_before_it_is_told(self) -> None:
-        """Trials may come later than the next ask, and in another order."""
         space = _small_space()
         strategy = self.make(space)
         waiting = [c for _ in range(9) for c in strategy.ask(3)]
@@ -226,7 +215,6 @@ class StrategyConformance:
         assert len(set(asked) | set(waiting)) == len(asked) + 27 == space.size
 
     def test_searches_under_a_threshold(self) -> None:
-        """A feasible configuration is found."""
         space = _mixed_space()
         objective = Objective(threshold=1e-5)
         strategy = self.make(space, objective, signature=["x_type", "y_type"], seed=1)
@@ -235,7 +223,6 @@ class StrategyConformance:
         assert objective.best([_evaluate(c) for c in asked]) is not None
 
     def test_works_on_a_large_space(self) -> None:
-        """The space is never held as a whole."""
         space = _large_space()
         assert space.size == 10**8
         asked = self.run(self.make(space), batch=3, limit=24)

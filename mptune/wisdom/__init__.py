@@ -1,12 +1,11 @@
 """Wisdom: which configuration for which device, sizes and budget, with its evidence; made of runs."""
 
-from mptune.wisdom.choosing import LOSS_BY_DISTANCE, Candidate, Choice, Chooser, budget_of
+from mptune.wisdom.choosing import Candidate, Choice, Chooser, budget_of
 from mptune.wisdom.gathering import gather, read_sources
 from mptune.wisdom.records import AtSize, Errors, KernelWisdom, Timed, Wisdom, is_wisdom
 from mptune.wisdom.using import BySize, kernel_of, on_device, remarks_on, sizes_of_arrays
 
 __all__ = [
-    "LOSS_BY_DISTANCE",
     "AtSize",
     "BySize",
     "Candidate",

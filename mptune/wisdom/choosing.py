@@ -1,26 +1,25 @@
-"""Which configuration to use at some sizes under a budget, of what wisdom knows: a pure function of these.
+"""Which configuration to use at some sizes under an error budget, of what wisdom knows.
 
-Configurations are ranked by what they lose: their types beside the fastest that is known, and they beside the fastest
-of their types. At a tuned size that was measured; between two it is interpolated in the logarithms of the sizes, and
-outside it is that of the nearest. What was not measured at the nearest tuned size loses more the farther away it was.
-Types that are not surely slower than the fastest lose nothing, and of types that lose the same the most accurate are
-taken.
-The first is taken that is valid at the sizes and whose error keeps the budget there with the confidence that is wanted
-(:mod:`mptune.wisdom.error_growth`). Narrower types than the baseline's are no choice unless they are surely faster at a
-tuned
-size; more accurate ones are where the baseline breaks the budget. What was verified as the winner of a run under no
-larger limit needs no model at its own sizes, as long as no run saw its types break the budget there, and the baseline's
-types none anywhere.
+Configurations are ranked by their loss: how much longer their types take than the fastest known ones, and how much
+longer they take than the fastest of their types. A loss is measured at a tuned size, interpolated between two in the
+logarithms of the sizes, and that of the nearest outside. Types that are not surely slower than the fastest lose
+nothing, and of equal losses the most accurate configuration is taken.
+
+The first configuration is chosen that is valid at the sizes and whose error keeps the budget there
+(:mod:`mptune.wisdom.error_growth`). Types narrower than the baseline's have to be surely faster at a tuned size; more
+accurate ones are chosen where the baseline breaks the budget. The verified winner of a run under no larger limit needs
+no model at its own sizes, unless a run saw its types break the budget there. The baseline's types need none anywhere.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import numbers
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,17 +30,16 @@ from mptune.results.unseen import CONFIDENCE
 from mptune.space.configuration import Configuration, Value, is_number
 from mptune.space.constraints import Constraint, compile_constraint, with_canonical_precisions
 from mptune.space.parameters import PrecisionParameter, beyond_baseline
-from mptune.space.search_space import SearchSpace
 from mptune.wisdom.error_growth import LOG_REACH, REACH, ErrorGrowth, SizedError, as_zero_in, fitted, may_overflow_in
 from mptune.wisdom.records import KernelWisdom
 
-__all__ = ["LOSS_BY_DISTANCE", "Candidate", "Choice", "Chooser", "budget_of"]
+__all__ = ["Candidate", "Choice", "Chooser", "budget_of"]
 
-Place = tuple[float, ...]
+Signature = tuple[Value, ...]
 
 #: What a configuration is taken to lose, as a logarithm, for each factor of e that its nearest measurement is farther
 #: away than the nearest tuned size.
-LOSS_BY_DISTANCE: Final = 0.1
+_LOSS_BY_DISTANCE: Final = 0.1
 #: What took longer than the fastest by more than this factor is slower, however little is known of their times.
 _MOST_TIED: Final = 1.1
 
@@ -106,17 +104,15 @@ class Candidate:
         sure_at: at which sizes it is the verified winner of a run whose limits are within the budget, and which no run
             saw its signature break.
         is_wide: whether it has the baseline's types.
-        constraints: what has to hold at the sizes.
         errors: the largest that were measured, by the names of metrics.
     """
 
     configuration: Configuration
-    signature: tuple[Value, ...]
+    signature: Signature
     losses: Mapping[int, float]
     of_types: Mapping[int, float]
     sure_at: frozenset[int]
     is_wide: bool
-    constraints: tuple[Constraint, ...]
     errors: Mapping[str, float]
 
 
@@ -136,13 +132,12 @@ class Chooser:
         form: that.
         names: of the sizes.
         tuned: the tuned sizes, in that order.
-        places: their logarithms.
         candidates: what there is to choose from.
         growth: by accuracy signature and the name of an error, its limits by size.
 
     Raises:
-        WisdomError: the wisdom has other sizes than the kernel, values that the kernel has not, or several forms, none
-            of which is said, or not the one that is.
+        WisdomError: the wisdom has other sizes or parameters than the kernel, or several forms, none of which is said,
+            or not the one that is.
         MptuneError: the confidence is not between 0 and 1.
     """
 
@@ -163,100 +158,122 @@ class Chooser:
         self.known = known = dataclasses.replace(
             known, tuned=tuple(record for record in known.tuned if kernel.form_of(record.form) == self.form)
         )
+        _check_same(known, kernel)
         self.kernel = kernel
         self.budget = dict(budget_of([known]) if budget is None else budget)
         self.confidence = confidence
         self._limits = limits or {}
         self._is_own = is_own
-        self._space_at: tuple[Sizes, SearchSpace] | None = None
-        self.names = _names_of(known, kernel)
+        self._space = functools.lru_cache(1)(lambda *sizes: whole_space(kernel, Sizes(dict(sizes)), self._limits))
+        self._constraints = [*_constraints_of(kernel, self._limits)] if isinstance(kernel, Kernel) else []
+        self.names = tuple(sorted(kernel.extents))
         self.tuned = tuple(sorted({self._exactly(record.sizes) for record in known.tuned}))
-        self.places: tuple[Place, ...] = tuple(tuple(map(math.log, sizes)) for sizes in self.tuned)
+        self._places = [*map(_place, self.tuned)]
         self.candidates = self._candidates()
         self.growth = self._growth()
 
-    def choose(self, sizes: Mapping[str, int], is_there: Callable[[Candidate], bool] | None = None) -> Choice:
+    def choose(self, sizes: Mapping[str, int]) -> Choice:
         """Return what to use at some sizes.
-
-        Args:
-            sizes: those.
-            is_there: says of a candidate whether it may be chosen; without it all may, and what was never measured.
 
         Raises:
             KernelError: not even a configuration in the baseline's types is valid there, or no argument holds a size.
         """
         self._require_held(sizes)
-        here = self._place(sizes)
-        distances = [math.dist(place, here) for place in self.places]
-        at = self._number_of(sizes)
-        losses = self._losses(here, distances)
-        wide_loss = min(
-            (loss for loss, candidate in zip(losses, self.candidates, strict=True) if candidate.is_wide), default=None
-        )
-        refused: dict[tuple[Value, ...], Mapping[str, float]] = {}
-        spare: int | None = None
-        for number in self._ranked(losses, at):
+        limits = {each.signature: self.limits_of(each.signature, sizes) for each in self.candidates}
+        kept = {signature for signature, most in limits.items() if self.keeps(most)}
+        found = next((each for each in self.order(sizes, kept) if self.is_valid(each, sizes)), None)
+        losses, at = self._losses(sizes), self._number_of(sizes)
+        wide_loss = min((loss for each, loss in losses.items() if self.candidates[each].is_wide), default=None)
+        refused = {}
+        for number in self._ranked(sizes):
             candidate = self.candidates[number]
-            if candidate.signature in refused or not self._may_be(candidate, sizes, is_there):
-                continue
-            limits: Mapping[str, float] = {}
-            if candidate.is_wide:
-                if not self._keeps(candidate.errors):
-                    spare = number if spare is None else spare
-                    continue
-            elif at not in candidate.sure_at:
-                limits = self.limits_of(candidate, sizes)
-                if not self._keeps(limits):
-                    refused[candidate.signature] = limits
-                    continue
-            return self._chosen(number, sizes, at, losses, wide_loss, limits, refused)
-        if spare is not None:
-            return self._chosen(spare, sizes, at, losses, wide_loss, {}, refused)
-        reason = self._why_wide(sizes, refused) or f"nothing that is known is valid at {_words(sizes)}"
-        return self._untuned(sizes, reason, is_there is None)
+            if candidate is found and (not found.is_wide or self.keeps(found.errors)):
+                break
+            is_sure = at in candidate.sure_at or candidate.signature in kept
+            if not candidate.is_wide and not is_sure and self.is_valid(candidate, sizes):
+                refused[candidate.signature] = limits[candidate.signature]
+        reason = self._why_wide(sizes, refused)
+        text = _words(sizes)
+        if found is None:
+            return self._untuned(sizes, reason or f"nothing that is known is valid at {text}")
+        loss = losses[self.candidates.index(found)]
+        speedup = None if wide_loss is None else math.exp(wide_loss - loss)
+        if found.is_wide:
+            why = f"the baseline, {reason or f'than which nothing known is surely faster at {text}'}"
+            return Choice(found.configuration, why, reason, 1.0 if speedup is None else speedup)
+        fast = "" if speedup is None else f", about {speedup:.2g} times as fast as the baseline"
+        is_measured = at in found.losses and self._is_own
+        where = f"measured at {text}" if is_measured else self._told_from(found, sizes)
+        most = {} if at in found.sure_at else limits[found.signature]
+        sure = f"the winner of a run there, within {self._budget_text()}"
+        if not self.budget:
+            sure = "no error limit"
+        elif most:
+            errors = ", ".join(f"{_short(name)} at most {limit:.2g}" for name, limit in most.items())
+            sure = f"{errors} with {100 * self.confidence:g}% confidence"
+        but = f"; {len(refused)} faster choices of types may exceed {self._budget_text()}" if refused else ""
+        return Choice(found.configuration, f"{where}{fast}; {sure}{but}", "", speedup, most)
 
-    def widest(self, sizes: Mapping[str, int], is_there: Callable[[Candidate], bool] | None = None) -> Choice:
+    def widest(self, sizes: Mapping[str, int]) -> Choice:
         """Return the baseline to use at some sizes: the one that is the best for the nearest tuned ones.
-
-        Args:
-            sizes: those.
-            is_there: says of a candidate whether it may be chosen; without it all may, and what was never measured.
 
         Raises:
             KernelError: no configuration in the baseline's types is valid there, or no argument holds a size.
         """
         self._require_held(sizes)
-        here = self._place(sizes)
-        distances = [math.dist(place, here) for place in self.places]
-        losses = self._losses(here, distances)
-        for number in self._ranked(losses, None):
-            candidate = self.candidates[number]
-            if candidate.is_wide and self._may_be(candidate, sizes, is_there):
+        for candidate in self.order(sizes, ()):
+            if candidate.is_wide and self.is_valid(candidate, sizes):
                 return Choice(candidate.configuration, "the baseline", "", 1.0)
-        return self._untuned(sizes, f"nothing that is known is valid at {_words(sizes)}", is_there is None)
+        return self._untuned(sizes, f"nothing that is known is valid at {_words(sizes)}")
 
-    def _untuned(self, sizes: Mapping[str, int], reason: str, may_be: bool) -> Choice:
-        if not may_be:
-            raise KernelError(f"{self.kernel.called}: {reason}")
+    def order(self, sizes: Mapping[str, int], kept: Collection[Signature]) -> list[Candidate]:
+        """Return the candidates that may be used at some sizes, the one to be preferred first.
+
+        Baselines that break the budget are the last.
+
+        Args:
+            sizes: those.
+            kept: the accuracy signatures whose errors keep the budget there.
+        """
+        ranked, at = [self.candidates[number] for number in self._ranked(sizes)], self._number_of(sizes)
+        first = [c for c in ranked if (self.keeps(c.errors) if c.is_wide else at in c.sure_at or c.signature in kept)]
+        return first + [c for c in ranked if c.is_wide and c not in first]
+
+    def keeps(self, errors: Mapping[str, float]) -> bool:
+        """Whether errors by the names of metrics keep the budget."""
+        return all(errors.get(name, math.inf) <= budget for name, budget in self.budget.items())
+
+    def limits_of(self, signature: Signature, sizes: Mapping[str, int]) -> dict[str, float]:
+        """Return what each error with a limit is at most at some sizes; infinite where nothing can be said."""
+        growths = {name: self.growth.get((signature, name)) for name in self.budget}
+        return {name: math.inf if growth is None else growth.limit(sizes) for name, growth in growths.items()}
+
+    def is_valid(self, candidate: Candidate, sizes: Mapping[str, int]) -> bool:
+        """Whether a candidate can be launched at some sizes."""
+        at = sizes if isinstance(sizes, Sizes) else Sizes(sizes)
+        if isinstance(self.kernel, Application):
+            with contextlib.suppress(EmptySpaceError):
+                return candidate.configuration in self._space(*sizes.items())
+            return False
+        assert isinstance(self.kernel, Kernel)
+        values = {**candidate.configuration, **sizes}
         try:
-            configuration = widest(self.kernel, _sizes(sizes), self._limits)[0]
+            if not all(constraint.holds(values) for constraint in self._constraints):
+                return False
+            self.kernel.launch_shape(candidate.configuration, at)
+        except (ConstraintError, KernelError):
+            return False
+        return True
+
+    # -- parts -------------------------------------------------------------------------------
+
+    def _untuned(self, sizes: Mapping[str, int], reason: str) -> Choice:
+        try:
+            configuration = widest(self.kernel, Sizes(sizes), self._limits)[0]
         except EmptySpaceError as error:
             text = _words(sizes)
             raise KernelError(f"{self.kernel.called} has no baseline to fall back on at {text}: {error}") from error
         return Choice(configuration, f"the widest types, not tuned: {reason}", reason)
-
-    def limits_of(self, candidate: Candidate, sizes: Mapping[str, int]) -> dict[str, float]:
-        """Return what each error with a limit is at most at some sizes; infinite where nothing can be said."""
-        found = {}
-        for name in self.budget:
-            growth = self.growth.get((candidate.signature, name))
-            found[name] = math.inf if growth is None else growth.limit(sizes)
-        return found
-
-    # -- parts -------------------------------------------------------------------------------
-
-    def _keeps(self, limits: Mapping[str, float]) -> bool:
-        return all(limits.get(name, math.inf) <= budget for name, budget in self.budget.items())
 
     def _require_held(self, sizes: Mapping[str, int]) -> None:
         for name in self.names:
@@ -272,151 +289,72 @@ class Chooser:
         given = self._exactly(sizes)
         return self.tuned.index(given) if given in self.tuned else None
 
-    def _place(self, sizes: Mapping[str, int]) -> Place:
-        return tuple(map(math.log, self._exactly(sizes)))
-
-    def _ranked(self, losses: Sequence[float], at: int | None) -> list[int]:
+    def _ranked(self, sizes: Mapping[str, int]) -> list[int]:
         """Return the numbers of the candidates in order: of equals a winner here, a baseline, the least error."""
+        losses, at = self._losses(sizes), self._number_of(sizes)
 
         def rank(number: int) -> tuple[float, bool, bool, float, int]:
             candidate = self.candidates[number]
             error = candidate.errors.get("error", math.inf)
             return losses[number], at not in candidate.sure_at, not candidate.is_wide, error, number
 
-        return sorted(range(len(self.candidates)), key=rank)
+        return sorted(losses, key=rank)
 
-    def _losses(self, here: Place, distances: Sequence[float]) -> list[float]:
-        """Return how much longer each candidate is expected to take than the best, as a logarithm."""
-        of_types: dict[tuple[Value, ...], float] = {}
-        found = []
-        for candidate in self.candidates:
-            if candidate.signature not in of_types:
-                of_types[candidate.signature] = self._told(candidate.of_types, here, distances)[0]
-            found.append(of_types[candidate.signature] + self._told(candidate.losses, here, distances)[0])
-        return found
+    def _losses(self, sizes: Mapping[str, int]) -> dict[int, float]:
+        """Return how much longer each candidate is expected to take than the best, as a logarithm, by its number."""
+        return {
+            number: self._told(each.of_types, sizes)[0] + self._told(each.losses, sizes)[0]
+            for number, each in enumerate(self.candidates)
+        }
 
-    def _told(
-        self, losses: Mapping[int, float], here: Place, distances: Sequence[float]
-    ) -> tuple[float, tuple[int, ...]]:
+    def _told(self, losses: Mapping[int, float], sizes: Mapping[str, int]) -> tuple[float, tuple[int, ...]]:
         """Return a loss at some sizes, and the numbers of the tuned ones it is told from: one, or two around it."""
+        here, places = _place(self._exactly(sizes)), self._places
+        distances = [math.dist(place, here) for place in places]
         nearest = min(losses, key=lambda number: (distances[number], number))
         loss, away = losses[nearest], distances[nearest]
         used: tuple[int, ...] = (nearest,)
-        there = self.places[nearest]
         beyond = [
             number
             for number in losses
-            if sum((p - h) * (t - h) for p, h, t in zip(self.places[number], here, there, strict=True)) < 0
+            if sum((p - h) * (t - h) for p, h, t in zip(places[number], here, places[nearest], strict=True)) < 0
         ]
         if beyond:
             other = min(beyond, key=lambda number: (distances[number], number))
             loss += away / (away + distances[other]) * (losses[other] - loss)
             used = (nearest, other)
-        return loss + LOSS_BY_DISTANCE * (away - min(distances)), used
-
-    def _may_be(
-        self, candidate: Candidate, sizes: Mapping[str, int], is_there: Callable[[Candidate], bool] | None
-    ) -> bool:
-        return self._is_valid(candidate, sizes) and (is_there is None or is_there(candidate))
-
-    def _is_valid(self, candidate: Candidate, sizes: Mapping[str, int]) -> bool:
-        if isinstance(self.kernel, Application):
-            return candidate.configuration in self._space(_sizes(sizes))
-        values = {**candidate.configuration, **sizes}
-        assert isinstance(self.kernel, Kernel)
-        try:
-            if not all(constraint.holds(values) for constraint in candidate.constraints):
-                return False
-            self.kernel.launch_shape(candidate.configuration, _sizes(sizes))
-        except (ConstraintError, KernelError):
-            return False
-        return True
-
-    def _space(self, sizes: Sizes) -> SearchSpace | tuple[()]:
-        """Return what is valid of an application at some sizes, where its kernels' constraints are what they are."""
-        if self._space_at is None or self._space_at[0] != sizes:
-            with contextlib.suppress(EmptySpaceError):
-                self._space_at = sizes, whole_space(self.kernel, sizes, self._limits)
-        return self._space_at[1] if self._space_at is not None and self._space_at[0] == sizes else ()
-
-    def _chosen(
-        self,
-        number: int,
-        sizes: Mapping[str, int],
-        at: int | None,
-        losses: Sequence[float],
-        wide_loss: float | None,
-        limits: Mapping[str, float],
-        refused: Mapping[tuple[Value, ...], Mapping[str, float]],
-    ) -> Choice:
-        candidate, text = self.candidates[number], _words(sizes)
-        speedup = None if wide_loss is None else math.exp(wide_loss - losses[number])
-        if candidate.is_wide:
-            reason = self._why_wide(sizes, refused) if refused else ""
-            why = f"the baseline, {reason or f'than which nothing known is surely faster at {text}'}"
-            return Choice(candidate.configuration, why, reason, 1.0 if speedup is None else speedup, limits)
-        fast = "" if speedup is None else f", about {speedup:.2g} times as fast as the baseline"
-        is_measured = at in candidate.losses and self._is_own
-        where = f"measured at {text}" if is_measured else self._told_from(candidate, sizes)
-        if at in candidate.sure_at:
-            sure = f"the winner of a run there, within {self._budget_text()}" if self.budget else "no error limit"
-        elif not self.budget:
-            sure = "no error limit"
-        else:
-            most = ", ".join(f"{_short(name)} at most {limit:.2g}" for name, limit in limits.items())
-            sure = f"{most} with {100 * self.confidence:g}% confidence"
-        but = f"; {len(refused)} faster choices of types may exceed {self._budget_text()}" if refused else ""
-        return Choice(candidate.configuration, f"{where}{fast}; {sure}{but}", "", speedup, limits)
+        return loss + _LOSS_BY_DISTANCE * (away - min(distances)), used
 
     def _told_from(self, candidate: Candidate, sizes: Mapping[str, int]) -> str:
-        here = self._place(sizes)
-        _, used = self._told(candidate.losses, here, [math.dist(place, here) for place in self.places])
+        _, used = self._told(candidate.losses, sizes)
         tuned = [next(r.place for r in self.known.tuned if self._number_of(r.sizes) == n) for n in sorted(used)]
         device = "" if self._is_own else f" on {self.known.device}"
         return f"at {_words(sizes)}, told from {' and '.join(map(_words, tuned))}{device}"
 
-    def _why_wide(self, sizes: Mapping[str, int], refused: Mapping[tuple[Value, ...], Mapping[str, float]]) -> str:
+    def _why_wide(self, sizes: Mapping[str, int], refused: Mapping[Signature, Mapping[str, float]]) -> str:
         """Say why nothing narrower is used; empty where nothing narrower was refused."""
-        far = []
-        for index, name in enumerate(self.names):
-            tuned = sorted({record.sizes[name] for record in self.known.tuned})
-            if not self._in_reach(index, sizes[name]):
-                span = f"{tuned[0]}" if len(tuned) == 1 else f"{tuned[0]} to {tuned[-1]}"
-                far.append(f"{name}={sizes[name]} is more than {REACH:g} times off what was tuned, {name}={span}")
-        if far:
-            return f"errors cannot be told: {', '.join(far)}"
         if not refused:
             return ""
-        if not self._is_near(sizes):
+        here = _place(self._exactly(sizes))
+        away = [max(abs(h - p) for h, p in zip(here, place, strict=True)) for place in self._places]
+        if min(away) > LOG_REACH:
             return f"errors cannot be told: nothing within {REACH:g} times of {_words(sizes)} was tuned"
         signature, limits = next(iter(refused.items()))
         types = ", ".join(f"{name}={value}" for name, value in zip(self.known.signature, signature, strict=True))
-        most = ", ".join(
-            f"{_short(name)} up to {limit:.2g}"
-            if math.isfinite(limit)
-            else f"an unknown {_short(name)}{self._why_unknown(signature, name)}"
-            for name, limit in limits.items()
-            if limit > self.budget[name]
-        )
+        most = []
+        for name, limit in limits.items():
+            growth = self.growth.get((signature, name))
+            if math.isfinite(limit) and limit > self.budget[name]:
+                most.append(f"{_short(name)} up to {limit:.2g}")
+            elif limit > self.budget[name]:
+                why = ", as it may overflow outside of the tuned sizes" if may_overflow_in(signature) else ""
+                if growth is not None and growth.is_exact:
+                    why = ", as what is exact at the tuned sizes need not be so here"
+                most.append(f"an unknown {_short(name)}{why}")
         return (
             f"nothing faster is sure to keep {self._budget_text()} at {_words(sizes)} with "
-            f"{100 * self.confidence:g}% confidence ({types}: {most})"
+            f"{100 * self.confidence:g}% confidence ({types}: {', '.join(most)})"
         )
-
-    def _why_unknown(self, signature: tuple[Value, ...], name: str) -> str:
-        growth = self.growth.get((signature, name))
-        if growth is not None and growth.is_exact:
-            return ", as what is exact at the tuned sizes need not be so here"
-        return ", as it may overflow outside of the tuned sizes" if may_overflow_in(signature) else ""
-
-    def _in_reach(self, index: int, size: int) -> bool:
-        here = math.log(size)
-        tuned = [place[index] for place in self.places]
-        return min(tuned) - LOG_REACH <= here <= max(tuned) + LOG_REACH
-
-    def _is_near(self, sizes: Mapping[str, int]) -> bool:
-        here = self._place(sizes)
-        return any(max(abs(h - p) for h, p in zip(here, place, strict=True)) <= LOG_REACH for place in self.places)
 
     def _budget_text(self) -> str:
         return " and ".join(f"{_short(name)} {limit:g}" for name, limit in self.budget.items()) or "no limit"
@@ -425,157 +363,104 @@ class Chooser:
 
     def _candidates(self) -> tuple[Candidate, ...]:
         wide = self.kernel.baseline_values()
-        times: dict[Configuration, dict[int, float]] = {}
+        signature_of = self.known.signature_of
+        #: By configuration and number of the sizes: the time, and between which times it is.
+        times: dict[Configuration, dict[int, tuple[float, float, float]]] = {}
         errors: dict[Configuration, dict[str, float]] = {}
-        sure: dict[Configuration, set[int]] = {}
-        broken: set[tuple[tuple[Value, ...], int]] = set()
+        sure: set[tuple[Configuration, int]] = set()
+        broken: set[tuple[Signature, int]] = set()
         winners: dict[int, tuple[float, Configuration]] = {}
         worthwhile: set[Configuration] = set()
-        spans: dict[tuple[Configuration, int], tuple[float, float]] = {}
         for record in self.known.tuned:
             number = self.tuned.index(self._exactly(record.sizes))
-            within = self._is_own and all(
+            is_within = self._is_own and all(
                 record.threshold.get(name, math.inf) <= limit for name, limit in self.budget.items()
             )
-            seen = [(self.known.signature_of(timed.configuration), timed.errors) for timed in record.configurations]
+            seen = [(signature_of(timed.configuration), timed.errors) for timed in record.configurations]
             broken.update(
                 (signature, number)
-                for signature, errors in [*record.signatures.items(), *seen]
-                if any(errors.worst.get(name, 0.0) > limit for name, limit in self.budget.items())
+                for signature, found in [*record.signatures.items(), *seen]
+                if any(found.worst.get(name, 0.0) > limit for name, limit in self.budget.items())
             )
             for timed in record.configurations:
-                own = self._own(timed.configuration)
+                own = self.kernel.own(timed.configuration)
                 time, span = record.relative_time(timed), record.time_span(timed)
                 if timed.is_faster or own.is_among(wide):
                     worthwhile.add(own)
                 elif record.baseline is not None:
                     time = max(time, record.baseline.time_ms)
                 known = times.setdefault(own, {})
-                if time < known.get(number, math.inf):
-                    known[number], spans[own, number] = time, span
+                known[number] = min(known.get(number, (math.inf, *span)), (time, *span), key=lambda each: each[0])
                 worst = errors.setdefault(own, {})
                 worst.update({name: max(error, worst.get(name, 0.0)) for name, error in timed.errors.worst.items()})
-                sure.setdefault(own, set()).update({number} if timed.is_best and within else ())
-                if timed.is_best and time < winners.get(number, (math.inf,))[0]:
-                    winners[number] = time, own
+                if timed.is_best:
+                    sure |= {(own, number)} if is_within else set()
+                    winners[number] = min(winners.get(number, (math.inf, own)), (time, own), key=lambda each: each[0])
         # What is nowhere surely faster than the baseline gives up accuracy for nothing, unless it is more accurate.
-        times = {
-            configuration: measured
-            for configuration, measured in times.items()
-            if configuration in worthwhile or beyond_baseline(configuration, wide)
+        kept = {own: at for own, at in times.items() if own in worthwhile or beyond_baseline(own, wide)}
+        least = _least(kept, lambda _: None, winners).get(None, {})
+        of_types = _least(kept, signature_of, winners)
+        # Types lose nothing where one of them is not surely slower than the fastest, or the winner.
+        tied = {
+            (signature_of(own), number)
+            for own, measured in kept.items()
+            for number, (time, earliest, _) in measured.items()
+            if time <= _MOST_TIED * least[number][0] and earliest <= least[number][2]
         }
-        least = _least(times, lambda _: None, winners).get(None, {})
-        of_types = _least(times, self.known.signature_of, winners)
-        tied = self._tied(times, spans, winners)
         found = []
-        for configuration, measured in times.items():
-            constraints = self._constraints_on(configuration)
-            if constraints is None:
-                continue
-            signature = self.known.signature_of(configuration)
+        for own, measured in kept.items():
+            signature = signature_of(own)
             fastest = of_types[signature]
-            candidate = Candidate(
-                configuration,
-                signature,
-                {number: max(0.0, math.log(time / fastest[number])) for number, time in measured.items()},
-                {
-                    number: 0.0 if (signature, number) in tied else max(0.0, math.log(time / least[number]))
-                    for number, time in fastest.items()
-                },
-                frozenset(number for number in sure[configuration] if (signature, number) not in broken),
-                configuration.is_among(wide),
-                constraints,
-                errors[configuration],
-            )
-            found.append(candidate)
+            slower = {
+                number: 0.0 if (signature, number) in tied else max(0.0, math.log(time / least[number][0]))
+                for number, (time, *_) in fastest.items()
+            }
+            losses = {n: max(0.0, math.log(time / fastest[n][0])) for n, (time, *_) in measured.items()}
+            sure_at = frozenset(n for n in measured if (own, n) in sure and (signature, n) not in broken)
+            found.append(Candidate(own, signature, losses, slower, sure_at, own.is_among(wide), errors[own]))
         return tuple(sorted(found, key=lambda candidate: candidate.configuration.to_json()))
 
-    def _tied(
-        self,
-        times: Mapping[Configuration, Mapping[int, float]],
-        spans: Mapping[tuple[Configuration, int], tuple[float, float]],
-        winners: Mapping[int, tuple[float, Configuration]],
-    ) -> set[tuple[tuple[Value, ...], int]]:
-        """Return the signatures that are not surely slower than the fastest, or the winner, each with where that is."""
-        found = set()
-        for number in range(len(self.tuned)):
-            at = {each: measured[number] for each, measured in times.items() if number in measured}
-            first = winners[number][1] if number in winners else min(at, key=lambda each: at[each], default=None)
-            if first is None:
-                continue
-            _, latest = spans[first, number]
-            found |= {
-                (self.known.signature_of(each), number)
-                for each, time in at.items()
-                if time <= _MOST_TIED * at[first] and spans[each, number][0] <= latest
-            }
-        return found
-
-    def _own(self, configuration: Configuration) -> Configuration:
-        """Return a configuration in the kernel's own values; one of other parameters is refused."""
-        for name in configuration:
-            if name not in self.kernel.parameter_names:
-                raise UnknownNameError(
-                    f"parameter in the wisdom of kernel {self.known.kernel}:", name, self.kernel.parameter_names
-                )
-        for name in self.kernel.parameter_names:
-            if name not in configuration:
-                raise WisdomError(
-                    f"the wisdom of kernel {self.known.kernel} has a configuration without a value of {name}: "
-                    f"{configuration}"
-                )
-        return self.kernel.own(configuration)
-
-    def _constraints_on(self, configuration: Configuration) -> tuple[Constraint, ...] | None:
-        """Return what has to hold at the sizes, None if a configuration is valid nowhere here."""
-        if not isinstance(self.kernel, Kernel):
-            return ()
-        types = frozenset(p.name for p in self.kernel.parameters if isinstance(p, PrecisionParameter))
-        sizes = {*self.kernel.sizes["default"]}
-        names = (*self.kernel.parameter_names, *sizes)
-        given = (*self.kernel.constraints, *device_constraints(self.kernel, self._limits))
-        found = []
-        for constraint in given:
-            bound = with_canonical_precisions(compile_constraint(constraint, names), types)
-            if bound.names & sizes:
-                found.append(bound)
-            elif not bound.holds(configuration):
-                return None
-        return tuple(found)
-
-    def _growth(self) -> dict[tuple[tuple[Value, ...], str], ErrorGrowth]:
-        points: dict[tuple[tuple[Value, ...], str], list[SizedError]] = {}
+    def _growth(self) -> dict[tuple[Signature, str], ErrorGrowth]:
+        points: dict[tuple[Signature, str], list[SizedError]] = {}
         for record in self.known.tuned:
             for signature, errors in record.signatures.items():
-                for name, worst in errors.worst.items():
+                for name in errors.worst.keys() & self.budget.keys():
                     mean = errors.mean if name == "error" else None
                     points.setdefault((signature, name), []).append(
-                        SizedError(record.sizes, worst, errors.draws, mean, errors.rounded, as_zero_in(signature))
+                        SizedError(
+                            record.sizes, errors.worst[name], errors.draws, mean, errors.rounded, as_zero_in(signature)
+                        )
                     )
         return {
             (signature, name): fitted(some, self.confidence, may_overflow=may_overflow_in(signature))
             for (signature, name), some in points.items()
-            if name in self.budget
         }
 
 
 def _least(
-    times: Mapping[Configuration, Mapping[int, float]],
+    times: Mapping[Configuration, Mapping[int, tuple[float, float, float]]],
     group: Callable[[Configuration], Any],
     winners: Mapping[int, tuple[float, Configuration]],
-) -> dict[Any, dict[int, float]]:
-    """Return the time to compare with by group and number of the sizes: that of the winner where it is of the group.
+) -> dict[Any, dict[int, tuple[float, float, float]]]:
+    """Return the times to compare with by group and number of the sizes: that of the winner where it is of the group.
 
     What is faster than the winner cannot be told from it, and the winner is the simplest of these.
     """
-    found: dict[Any, dict[int, float]] = {}
+    found: dict[Any, dict[int, tuple[float, float, float]]] = {}
     for configuration, measured in times.items():
         least = found.setdefault(group(configuration), {})
         for number, time in measured.items():
-            least[number] = min(time, least.get(number, math.inf))
-    for number, (time, configuration) in winners.items():
-        found[group(configuration)][number] = time
+            least[number] = min(time, least.get(number, time), key=lambda each: each[0])
+    for number, (_, configuration) in winners.items():
+        found[group(configuration)][number] = times[configuration][number]
     return found
+
+
+def _constraints_of(kernel: Kernel, limits: Mapping[str, Any]) -> Iterator[Constraint]:
+    types = frozenset(p.name for p in kernel.parameters if isinstance(p, PrecisionParameter))
+    names = (*kernel.parameter_names, *kernel.sizes["default"])
+    for constraint in (*kernel.constraints, *device_constraints(kernel, limits)):
+        yield with_canonical_precisions(compile_constraint(constraint, names), types)
 
 
 def forms_in(known: KernelWisdom, kernel: Tunable) -> list[dict[str, int]]:
@@ -585,46 +470,36 @@ def forms_in(known: KernelWisdom, kernel: Tunable) -> list[dict[str, int]]:
 
 
 def _form_of(known: KernelWisdom, kernel: Tunable, given: Mapping[str, int] | None) -> dict[str, int]:
-    """Return the form that is meant; other wisdom than of that is refused.
-
-    Raises:
-        WisdomError: nothing is known of it, or none is given and several are known.
-    """
+    """Return the form that is meant; other wisdom than of that is refused."""
     found = forms_in(known, kernel)
     if not found:
         raise WisdomError(f"the wisdom of kernel {known.kernel} on {known.device} has no sizes")
     if given is None and len(found) == 1:
         return found[0]
     if given is None or given not in found:
-        of = " and of ".join(map(_words, found))
-        raise WisdomError(
-            f"the wisdom of kernel {known.kernel} is of {of}, "
-            + (
-                f"not of {_words(given)}"
-                if given
-                else "which say nothing of each other: make it of runs of one of them"
-            )
-        )
+        but = f"not of {_words(given)}" if given else "which say nothing of each other: make it of runs of one of them"
+        raise WisdomError(f"the wisdom of kernel {known.kernel} is of {' and of '.join(map(_words, found))}, {but}")
     return dict(given)
 
 
-def _names_of(known: KernelWisdom, kernel: Tunable) -> tuple[str, ...]:
-    ours = sorted(kernel.extents)
-    theirs = sorted(known.tuned[0].sizes)
-    if ours != theirs:
-        raise WisdomError(
-            f"the wisdom of kernel {known.kernel} has the sizes {', '.join(theirs)}, and the kernel {', '.join(ours)}"
-        )
-    if known.signature != kernel.signature_names:
-        raise WisdomError(
-            f"the wisdom of kernel {known.kernel} has the accuracy signature {', '.join(known.signature)}, and the "
-            f"kernel {', '.join(kernel.signature_names)}: it has changed since"
-        )
-    return tuple(ours)
+def _check_same(known: KernelWisdom, kernel: Tunable) -> None:
+    """Refuse wisdom of a kernel that has changed."""
+    pairs = [
+        ("sizes", sorted(known.tuned[0].sizes), sorted(kernel.extents)),
+        ("accuracy signature", [*known.signature], [*kernel.signature_names]),
+    ]
+    every = (timed.configuration for record in known.tuned for timed in record.configurations)
+    pairs += [("parameters", sorted(each), sorted(kernel.parameter_names)) for each in every]
+    for what, theirs, ours in pairs:
+        if theirs != ours:
+            raise WisdomError(
+                f"the wisdom of kernel {known.kernel} has the {what} {', '.join(theirs)}, and the kernel has "
+                f"{', '.join(ours)}"
+            )
 
 
-def _sizes(sizes: Mapping[str, int]) -> Sizes:
-    return sizes if isinstance(sizes, Sizes) else Sizes(sizes)
+def _place(sizes: tuple[int, ...]) -> tuple[float, ...]:
+    return tuple(map(math.log, sizes))
 
 
 def _words(sizes: Mapping[str, int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -27,6 +27,8 @@ _KEPT: Final = 8
 
 #: What wisdom is made of, with what messages call it.
 Source = tuple[str, "Run | Wisdom"]
+#: What a source says of one kernel: a run, with what is kept of it, or what other wisdom has.
+_Part = tuple["Run | None", tuple[AtSize, ...]]
 
 
 def read_sources(sources: Iterable[Run | Wisdom | str | Path]) -> list[Source]:
@@ -59,38 +61,30 @@ def gather(sources: Sequence[Source]) -> Wisdom:
         WisdomError: a run has nothing to tell or is of no single kernel, does not minimise the time, or two sources are
             of different versions of a kernel.
     """
-    groups: dict[tuple[str, ...], list[Source]] = {}
+    groups: dict[tuple[str, ...], list[_Part]] = {}
     heads: dict[tuple[str, ...], KernelWisdom] = {}
     versions: dict[str, tuple[str, KernelWisdom]] = {}
     for name, source in sources:
-        parts = [_head(name, source)] if isinstance(source, Run) else source.kernels
-        for part in parts:
-            known = versions.setdefault(part.kernel, (name, part))
-            _check_same(name, part, *known)
+        for part in [_head(name, source)] if isinstance(source, Run) else source.kernels:
+            _check_same(name, part, *versions.setdefault(part.kernel, (name, part)))
             head = dataclasses.replace(part, tuned=())
             before = heads.get(part.what, head)
             heads[part.what] = min(before, head, key=lambda each: (not each.template_hash, each.file))
-            own = source if isinstance(source, Run) else Wisdom((part,))
-            groups.setdefault(part.what, []).append((name, own))
+            own = (source, (_kept(name, source),)) if isinstance(source, Run) else (None, part.tuned)
+            groups.setdefault(part.what, []).append(own)
     return Wisdom(
         tuple(dataclasses.replace(head, tuned=_joined(head, groups[what])) for what, head in sorted(heads.items()))
     )
 
 
-def _joined(head: KernelWisdom, sources: Sequence[Source]) -> tuple[AtSize, ...]:
-    kept: dict[Configuration, None] = {}
-    limits = {"error": None}
-    for name, source in sources:
-        records = [_kept(name, source)] if isinstance(source, Run) else source.kernels[0].tuned
-        for record in records:
-            kept.update(dict.fromkeys(timed.configuration for timed in record.configurations))
-            limits.update(dict.fromkeys(record.threshold))
+def _joined(head: KernelWisdom, parts: Sequence[_Part]) -> tuple[AtSize, ...]:
+    every = [record for _, records in parts for record in records]
+    kept = {timed.configuration for record in every for timed in record.configurations}
+    limits = dict.fromkeys(["error", *(name for record in every for name in record.threshold)])
     found: dict[str, AtSize] = {}
-    for name, source in sources:
-        records = (
-            source.kernels[0].tuned if isinstance(source, Wisdom) else (_record(name, source, head, kept, limits),)
-        )
-        for record in records:
+    for run, records in parts:
+        for given in records:
+            record = given if run is None else _record(given, run, head, kept, limits)
             known = found.get(record.run)
             found[record.run] = record if known is None else known.joined(record)
     sizes = {tuple(sorted(record.sizes)) for record in found.values()}
@@ -163,7 +157,8 @@ def _kept(name: str, run: Run) -> AtSize:
     of_types: dict[tuple[Value | None, ...], Trial] = {}
     for trial in on_front:
         of_types.setdefault(tuple(trial.configuration.get(each) for each in run.info.signature), trial)
-    chosen = _spread_out([*of_types.values()], _KEPT)
+    places = np.unique(np.linspace(0, len(of_types) - 1, min(_KEPT, len(of_types))).round().astype(int))
+    chosen = [[*of_types.values()][place] for place in places]
     trials = {trial.configuration: trial for trial in (run.best, run.baseline, *chosen) if trial is not None}
     found = [_timed(run, trial, ["error"]) for trial in trials.values() if trial.time_ms > 0]
     if not found:
@@ -182,19 +177,11 @@ def _kept(name: str, run: Run) -> AtSize:
     )
 
 
-def _spread_out(trials: list[Trial], count: int) -> list[Trial]:
-    """Return at most so many of a list, the first and the last among them."""
-    places = np.unique(np.linspace(0, len(trials) - 1, min(count, len(trials))).round().astype(int))
-    return [trials[place] for place in places] if trials else []
-
-
-def _record(name: str, run: Run, head: KernelWisdom, kept: Iterable[Configuration], limits: Iterable[str]) -> AtSize:
+def _record(record: AtSize, run: Run, head: KernelWisdom, wanted: Set[Configuration], limits: Iterable[str]) -> AtSize:
     """Return what a run says of the configurations that are kept, its own and others, and of their signatures."""
-    record = _kept(name, run)
     names = [each for each in limits if is_error(each)]
-    wanted = {*kept}
     trials = [trial for trial in run.trials if trial.configuration in wanted and trial.is_valid and trial.time_ms > 0]
-    configurations = tuple(_timed(run, trial, names) for trial in trials)
+    configurations = [_timed(run, trial, names) for trial in trials]
     signatures: dict[tuple[Value, ...], list[Trial]] = {head.signature_of(each): [] for each in wanted}
     for trial in run.trials:
         if trial.is_valid or trial.status is Status.NON_FINITE:

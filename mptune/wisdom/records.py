@@ -29,12 +29,9 @@ _LARGEST_BYTES: Final = 16 << 20
 #: Between these are all times, in ms, and their ratios.
 _LEAST: Final = 1e-30
 _MOST: Final = 1e30
-_MOST_SIZES: Final = 32
 _LARGEST_SIZE: Final = 2**53
 #: More inputs than anyone draws; of many more, what the worst of them says could not be computed.
 _MOST_DRAWS: Final = 10**9
-#: An error that is as large as its limit may have kept it but for rounding.
-_ROUNDING: Final = 1 + 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +52,14 @@ class Errors:
 
     @property
     def extent(self) -> tuple[int, int, str]:
-        """How much it tells, to be compared with what tells of the same."""
+        """How much is known, to be compared with other errors of the same."""
         return len(self.worst), self.draws, json.dumps(sorted(self.worst.items()))
 
     def to_json(self) -> dict[str, Any]:
         """Return the members of an entry that say it."""
         errors = {name: worst if math.isfinite(worst) else None for name, worst in sorted(self.worst.items())}
-        known = {"mean": self.mean, "rounded": dict(sorted(self.rounded.items())) or None}
-        return {
-            "errors": errors,
-            "draws": self.draws,
-            **{name: value for name, value in known.items() if value is not None},
-        }
+        rounded = dict(sorted(self.rounded.items())) or None
+        return {"errors": errors, "draws": self.draws, **_known(mean=self.mean, rounded=rounded)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +95,11 @@ class Timed:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of a file."""
-        roles = {name: True for name, holds in (("best", self.is_best), ("baseline", self.is_baseline)) if holds}
-        known = {"speedup": self.speedup, "interval": None if self.interval is None else list(self.interval)}
         return {
             "configuration": dict(self.configuration),
-            **roles,
+            **_known(best=self.is_best or None, baseline=self.is_baseline or None),
             "time_ms": self.time_ms,
-            **{name: value for name, value in known.items() if value is not None},
+            **_known(speedup=self.speedup, interval=None if self.interval is None else list(self.interval)),
             **self.errors.to_json(),
             "unseen": self.unseen,
         }
@@ -200,8 +191,7 @@ class AtSize:
         signatures = sorted(self.signatures.items(), key=lambda entry: json.dumps(entry[0]))
         return {
             "sizes": dict(sorted(self.sizes.items())),
-            **({"form": dict(sorted(self.form.items()))} if self.form else {}),
-            **({"masked": list(self.masked)} if self.masked else {}),
+            **_known(form=dict(sorted(self.form.items())) or None, masked=list(self.masked) or None),
             "threshold": dict(sorted(self.threshold.items())),
             "mptune": self.mptune_version,
             **({"made": self.made, "draws": self.draws} if self.made else {}),
@@ -269,18 +259,21 @@ class KernelWisdom:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of a file."""
-        plain = {name: getattr(self, name) for name in _HEAD}
         return {
-            **plain,
+            **{name: getattr(self, name) for name in _HEAD},
             "metrics": dict(sorted(self.metrics.items())),
             "signature": list(self.signature),
-            **({"flags": list(self.flags)} if self.flags else {}),
+            **_known(flags=list(self.flags) or None),
             "tuned": sorted((each.to_json() for each in self.tuned), key=_by_size),
         }
 
 
 #: The members of an entry that are texts.
 _HEAD: Final = ("kernel", "file", "backend", "device", "architecture", "metric", "definition_hash", "template_hash")
+
+
+def _known(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _by_size(entry: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -296,7 +289,10 @@ class Wisdom:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document."""
-        return {_MARK: FORMAT_VERSION, "kernels": [each.to_json() for each in sorted(self.kernels, key=_what)]}
+        return {
+            _MARK: FORMAT_VERSION,
+            "kernels": [each.to_json() for each in sorted(self.kernels, key=lambda each: each.what)],
+        }
 
     def text(self) -> str:
         """Return the text of the file: what holds no list of entries is one line."""
@@ -341,11 +337,7 @@ class Wisdom:
         except (ValueError, RecursionError) as error:
             what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             raise WisdomError(f"{path}: not valid JSON: {what}") from error
-        return _Reader(str(path)).wisdom(document)
-
-
-def _what(entry: KernelWisdom) -> tuple[str, ...]:
-    return entry.what
+        return _wisdom(path, document)
 
 
 def is_wisdom(path: str | Path) -> bool:
@@ -364,205 +356,147 @@ def _text(value: Any, indent: str = "") -> str:
     inner = f"{indent}  "
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         return "[\n" + ",\n".join(inner + _text(entry, inner) for entry in value) + f"\n{indent}]"
-    if isinstance(value, Mapping) and any(_is_list_of_objects(each) for each in value.values()):
+    if isinstance(value, Mapping) and {"kernels", "tuned", "configurations"} & value.keys():
         members = (f"{inner}{json.dumps(name)}: {_text(each, inner)}" for name, each in value.items())
         return "{\n" + ",\n".join(members) + f"\n{indent}}}"
     return json.dumps(value, allow_nan=False)
 
 
-def _is_list_of_objects(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(entry, Mapping) for entry in value)
-
-
 # -- reading -------------------------------------------------------------------------------------
 
+#: What a value should be, and whether it is that.
+_Kind = tuple[str, Callable[[Any], bool]]
 
-def _is_size(value: Any) -> bool:
-    return is_whole(value) and not isinstance(value, bool) and 1 <= value <= _LARGEST_SIZE
-
-
-def _is_positive(value: Any) -> bool:
-    return is_number(value) and value > 0
-
-
-def _is_measured(value: Any) -> bool:
-    return is_number(value) and _LEAST <= value <= _MOST
-
-
-def _is_error(value: Any) -> bool:
-    return value is None or (is_number(value) and value >= 0)
-
-
-def _is_share(value: Any) -> bool:
-    return is_number(value) and 0 <= value <= 1
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+_TEXT: Final[_Kind] = "a text", lambda v: isinstance(v, str)
+_TEXTS: Final[_Kind] = "a list of texts", lambda v: isinstance(v, list) and all(isinstance(each, str) for each in v)
+_TRUTH: Final[_Kind] = "true or false", lambda v: isinstance(v, bool)
+_LIST: Final[_Kind] = "a list", lambda v: isinstance(v, list)
+_WHOLE: Final[_Kind] = "a whole number", is_whole
+_SIZE: Final[_Kind] = f"a whole number from 1 to {_LARGEST_SIZE}", lambda v: is_whole(v) and 1 <= v <= _LARGEST_SIZE
+_COUNT: Final[_Kind] = f"a whole number up to {_MOST_DRAWS}", lambda v: is_whole(v) and 0 <= v <= _MOST_DRAWS
+_DRAWS: Final[_Kind] = f"a whole number from 1 to {_MOST_DRAWS}", lambda v: is_whole(v) and 1 <= v <= _MOST_DRAWS
+_LIMIT: Final[_Kind] = "a number above 0", lambda v: is_number(v) and v > 0
+_MEASURED: Final[_Kind] = f"a number from {_LEAST:g} to {_MOST:g}", lambda v: is_number(v) and _LEAST <= v <= _MOST
+_INTERVAL: Final[_Kind] = (
+    f"two numbers from {_LEAST:g} to {_MOST:g}",
+    lambda v: isinstance(v, list) and len(v) == 2 and all(map(_MEASURED[1], v)),
+)
+_ERROR: Final[_Kind] = "a number of 0 or more, or null", lambda v: v is None or (is_number(v) and v >= 0)
+_SHARE: Final[_Kind] = "a number from 0 to 1", lambda v: is_number(v) and 0 <= v <= 1
+_VALUE: Final[_Kind] = "a value of a parameter", is_value
 
 
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An object in a file; every message says where in which file."""
+
+    path: str
+    where: str
+    members: Mapping[str, Any]
+
+    def read(self, name: str, kind: _Kind, *otherwise: Any) -> Any:
+        """Return a member; the default that is given, if there is one, where it is missing."""
+        if name not in self.members:
+            return otherwise[0] if otherwise else self.refuse(name, kind[0], "missing")
+        value = self.members[name]
+        return value if kind[1](value) else self.refuse(name, kind[0], reprlib.repr(value))
+
+    def by_name(self, name: str, kind: _Kind, *otherwise: Any) -> dict[str, Any]:
+        """Return a member that is an object of values of a kind."""
+        found = self.read(name, ("an object", lambda v: isinstance(v, Mapping)), *otherwise)
+        inner = _Entry(self.path, f"{self.where}{name}.", found)
+        return {key: inner.read(key, kind) for key in found}
+
+    def entries(self, name: str) -> list[_Entry]:
+        """Return a member that is a list of objects."""
+        found = []
+        for number, member in enumerate(self.read(name, _LIST)):
+            if not isinstance(member, Mapping):
+                self.refuse(f"{name}[{number}]", "an object", reprlib.repr(member))
+            found.append(_Entry(self.path, f"{self.where}{name}[{number}].", member))
+        return found
+
+    def refuse(self, name: str, expected: str, found: str) -> NoReturn:
+        raise WisdomError(f"{self.path}: {self.where}{name} should be {expected}, and is {found}")
 
 
-def _is_count(value: Any) -> bool:
-    return is_whole(value) and 0 <= value <= _MOST_DRAWS
-
-
-class _Reader:
-    """Makes records of plain data; every message says where in which file."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def wisdom(self, document: Any) -> Wisdom:
-        if not isinstance(document, Mapping) or _MARK not in document:
-            raise WisdomError(
-                f"{self._path}: not a wisdom file; mptune wisdom RUN.db... -o NAME.wisdom.json writes one"
-            )
-        version = document[_MARK]
-        if type(version) is not int or version != FORMAT_VERSION:
-            raise WisdomError(
-                f"{self._path}: wisdom of version {reprlib.repr(version)}, and this mptune reads {FORMAT_VERSION}: "
-                "upgrade mptune to read it"
-            )
-        found = self._list(document, "kernels", "", self._kernel)
-        if len({each.what for each in found}) < len(found):
-            self._fail("kernels", "one entry for each kernel, device, metric and compiler flags", "two of the same")
-        return Wisdom(tuple(found))
-
-    def _kernel(self, entry: Any, where: str) -> KernelWisdom:
-        texts = {name: self._member(entry, name, where, "a text", _is_text) for name in _HEAD}
-        metrics = self._by_name(entry, "metrics", where, "texts", _is_text)
-        signature = self._member(entry, "signature", where, "a list of names", _are_texts)
-        flags = self._member(entry, "flags", where, "a list of texts", _are_texts, [])
-        kernel = KernelWisdom(**texts, metrics=metrics, signature=tuple(signature), flags=tuple(flags))
-        tuned = self._list(entry, "tuned", where, lambda each, at: self._at_size(each, at, kernel))
-        if tuned and any(each.sizes.keys() != tuned[0].sizes.keys() for each in tuned):
-            self._fail(f"{where}.tuned", "the same names of sizes everywhere", "others")
-        return dataclasses.replace(kernel, tuned=tuple(tuned))
-
-    def _at_size(self, entry: Any, where: str, kernel: KernelWisdom) -> AtSize:
-        sizes = self._by_name(entry, "sizes", where, f"whole numbers from 1 to {_LARGEST_SIZE}", _is_size)
-        if not 0 < len(sizes) <= _MOST_SIZES:
-            self._fail(f"{where}.sizes", f"1 to {_MOST_SIZES} of them", len(sizes))
-        form = self._by_name(entry, "form", where, "whole numbers", is_whole) if "form" in entry else {}
-        if len(form) > _MOST_SIZES or sizes.keys() & form.keys():
-            self._fail(f"{where}.form", f"at most {_MOST_SIZES} names that are no sizes", len(form))
-        masked = tuple(self._member(entry, "masked", where, "a list of names", _are_texts, []))
-        signatures: dict[tuple[Value, ...], Errors] = {}
-
-        def signature(each: Any, at: str) -> None:
-            values = self._member(
-                each,
-                "values",
-                at,
-                f"the values of {', '.join(kernel.signature) or 'nothing'}",
-                lambda v: isinstance(v, list) and len(v) == len(kernel.signature) and all(map(is_value, v)),
-            )
-            signatures[tuple(_value(value) for value in values)] = self._errors(each, at)
-
-        threshold = self._by_name(entry, "threshold", where, "numbers above 0", _is_positive)
-        version = self._member(entry, "mptune", where, "a text", _is_text)
-        made = self._member(entry, "made", where, "a text", _is_text, "")
-        draws = self._member(entry, "draws", where, f"a whole number up to {_MOST_DRAWS}", _is_count, 0)
-        configurations = self._list(entry, "configurations", where, lambda each, at: self._timed(each, at, kernel))
-        self._list(entry, "signatures", where, signature)
-        for number, timed in enumerate(configurations):
-            if timed.is_best:
-                self._check_winner(timed, f"{where}.configurations[{number}]", threshold, kernel, signatures)
-        return AtSize(sizes, threshold, version, tuple(configurations), signatures, made, draws, form, masked)
-
-    def _check_winner(
-        self,
-        timed: Timed,
-        where: str,
-        threshold: Mapping[str, float],
-        kernel: KernelWisdom,
-        signatures: Mapping[tuple[Value, ...], Errors],
-    ) -> None:
-        """Refuse a winner that does not keep the limits of its run, or of whose types the run says something else."""
-        known = signatures.get(kernel.signature_of(timed.configuration), Errors({})).worst
-        for name, limit in threshold.items():
-            error = timed.errors.worst.get(name)
-            if error is None or error > limit * _ROUNDING:
-                expected = f"at most {limit:g}, the limit of the run that it is the best of"
-                self._fail(f"{where}.errors.{name}", expected, "missing" if error is None else error)
-            if error > known.get(name, -1.0):
-                least = f"at most {known[name]:g}, the largest" if name in known else "among those"
-                self._fail(f"{where}.errors.{name}", f"{least} of its signature", error)
-
-    def _timed(self, entry: Any, where: str, kernel: KernelWisdom) -> Timed:
-        values = self._by_name(entry, "configuration", where, "values of parameters", is_value)
-        for name in kernel.signature:
-            if name not in values:
-                self._fail(f"{where}.configuration", f"a value of {name}", "none")
-        time_ms = self._member(entry, "time_ms", where, f"a number from {_LEAST:g} to {_MOST:g}", _is_measured)
-        speedup = self._member(entry, "speedup", where, f"a number from {_LEAST:g} to {_MOST:g}", _is_measured, None)
-        interval = self._member(
-            entry,
-            "interval",
-            where,
-            f"two numbers from {_LEAST:g} to {_MOST:g}",
-            lambda v: isinstance(v, list) and len(v) == 2 and all(map(_is_measured, v)),
-            None,
+def _wisdom(path: Path, document: Any) -> Wisdom:
+    if not isinstance(document, Mapping) or _MARK not in document:
+        raise WisdomError(f"{path}: not a wisdom file; mptune wisdom RUN.db... -o NAME.wisdom.json writes one")
+    version = document[_MARK]
+    if type(version) is not int or version != FORMAT_VERSION:
+        raise WisdomError(
+            f"{path}: wisdom of version {reprlib.repr(version)}, and this mptune reads {FORMAT_VERSION}: "
+            "upgrade mptune to read it"
         )
-        return Timed(
-            Configuration({name: _value(value) for name, value in values.items()}),
-            float(time_ms),
-            self._errors(entry, where),
-            None if speedup is None else float(speedup),
-            None if interval is None else (float(interval[0]), float(interval[1])),
-            self._member(entry, "unseen", where, f"a whole number up to {_MOST_DRAWS}", _is_count, 0),
-            self._member(entry, "best", where, "true or false", lambda v: isinstance(v, bool), False),
-            self._member(entry, "baseline", where, "true or false", lambda v: isinstance(v, bool), False),
-        )
+    whole = _Entry(str(path), "", document)
+    found = tuple(map(_kernel, whole.entries("kernels")))
+    if len({each.what for each in found}) < len(found):
+        whole.refuse("kernels", "one entry for each kernel, device, metric and compiler flags", "two of the same")
+    return Wisdom(found)
 
-    def _errors(self, entry: Any, where: str) -> Errors:
-        worst = self._by_name(entry, "errors", where, "numbers of 0 or more, or null", _is_error)
-        inputs = f"a whole number from 1 to {_MOST_DRAWS}"
-        draws = self._member(entry, "draws", where, inputs, lambda v: _is_count(v) and v >= 1)
-        mean = self._member(entry, "mean", where, "a number of 0 or more", lambda v: is_number(v) and v >= 0, None)
-        return Errors(
-            {name: math.inf if value is None else float(value) for name, value in worst.items()},
-            draws,
-            None if mean is None else float(mean),
-            self._by_name(entry, "rounded", where, "numbers from 0 to 1", _is_share) if "rounded" in entry else {},
-        )
 
-    # -- members -----------------------------------------------------------------------------
+def _kernel(entry: _Entry) -> KernelWisdom:
+    signature = tuple(entry.read("signature", _TEXTS))
+    tuned = tuple(_at_size(each, signature) for each in entry.entries("tuned"))
+    if len({frozenset(each.sizes) for each in tuned}) > 1:
+        entry.refuse("tuned", "of the same names of sizes everywhere", "of others")
+    return KernelWisdom(
+        **{name: entry.read(name, _TEXT) for name in _HEAD},
+        metrics=entry.by_name("metrics", _TEXT),
+        signature=signature,
+        flags=tuple(entry.read("flags", _TEXTS, [])),
+        tuned=tuned,
+    )
 
-    def _list(self, entry: Any, name: str, where: str, read: Callable[[Any, str], Any]) -> list[Any]:
-        at = f"{where}.{name}" if where else name
-        members = self._member(entry, name, where, "a list", lambda v: isinstance(v, list))
-        return [read(member, f"{at}[{number}]") for number, member in enumerate(members)]
 
-    def _by_name(self, entry: Any, name: str, where: str, what: str, is_right: Callable[[Any], bool]) -> dict[str, Any]:
-        found = self._member(entry, name, where, f"{what} by name", lambda v: isinstance(v, Mapping))
-        for key, value in found.items():
-            if not is_right(value):
-                self._fail(f"{where}.{name}.{key}", what, value)
-        return dict(found)
+def _at_size(entry: _Entry, signature: tuple[str, ...]) -> AtSize:
+    sizes = entry.by_name("sizes", _SIZE)
+    if not sizes:
+        entry.refuse("sizes", "one or more sizes", "empty")
+    values: _Kind = (
+        f"the values of {', '.join(signature) or 'nothing'}",
+        lambda v: isinstance(v, list) and len(v) == len(signature) and all(map(is_value, v)),
+    )
+    return AtSize(
+        sizes,
+        entry.by_name("threshold", _LIMIT),
+        entry.read("mptune", _TEXT),
+        tuple(_timed(each, signature) for each in entry.entries("configurations")),
+        {tuple(map(_value, each.read("values", values))): _errors(each) for each in entry.entries("signatures")},
+        entry.read("made", _TEXT, ""),
+        entry.read("draws", _COUNT, 0),
+        entry.by_name("form", _WHOLE, {}),
+        tuple(entry.read("masked", _TEXTS, [])),
+    )
 
-    _MISSING: Final = object()
 
-    def _member(
-        self, entry: Any, name: str, where: str, what: str, is_right: Callable[[Any], bool], otherwise: Any = _MISSING
-    ) -> Any:
-        at = f"{where}.{name}" if where else name
-        if not isinstance(entry, Mapping):
-            self._fail(where, "an object", entry)
-        if name not in entry:
-            if otherwise is self._MISSING:
-                self._fail(at, what, "missing")
-            return otherwise
-        if not is_right(entry[name]):
-            self._fail(at, what, entry[name])
-        return entry[name]
+def _timed(entry: _Entry, signature: tuple[str, ...]) -> Timed:
+    values = entry.by_name("configuration", _VALUE)
+    for name in signature:
+        if name not in values:
+            entry.refuse("configuration", f"one with a value of {name}", str(values))
+    interval = entry.read("interval", _INTERVAL, None)
+    return Timed(
+        Configuration({name: _value(value) for name, value in values.items()}),
+        entry.read("time_ms", _MEASURED),
+        _errors(entry),
+        entry.read("speedup", _MEASURED, None),
+        None if interval is None else (interval[0], interval[1]),
+        entry.read("unseen", _COUNT, 0),
+        entry.read("best", _TRUTH, False),
+        entry.read("baseline", _TRUTH, False),
+    )
 
-    def _fail(self, where: str, expected: str, found: Any) -> NoReturn:
-        shown = found if found in ("missing", "none", "others", "two of the same") else reprlib.repr(found)
-        raise WisdomError(f"{self._path}: {where} should be {expected}, and is {shown}")
+
+def _errors(entry: _Entry) -> Errors:
+    worst = entry.by_name("errors", _ERROR)
+    return Errors(
+        {name: math.inf if value is None else value for name, value in worst.items()},
+        entry.read("draws", _DRAWS),
+        entry.read("mean", ("a number of 0 or more", lambda v: is_number(v) and v >= 0), None),
+        entry.by_name("rounded", _SHARE, {}),
+    )
 
 
 def _value(value: Any) -> Value:

@@ -13,7 +13,7 @@ from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend, options_of
 from mptune.cpp.build import COMPILER, FLAGS, with_build
 from mptune.errors import BackendUnavailableError, KernelError, UnknownNameError, WisdomError
-from mptune.kernel import Kernel, Role, Tunable
+from mptune.kernel import Argument, Kernel, Role, Tunable
 from mptune.results.unseen import CONFIDENCE
 from mptune.source.loading import load_tunable, remarks, tunable_of_run
 from mptune.space.expressions import Expression, fold
@@ -66,16 +66,23 @@ def kernel_of(
             f"the wisdom of kernel {name} has errors by {' and by '.join(metrics)}: say which (metric=)"
             + (f", not {metric!r}" if metric is not None else "")
         )
-    by_device: dict[tuple[str, str, str], set[tuple[str, ...]]] = {}
     for each in known:
-        by_device.setdefault((each.backend, each.device, each.architecture), set()).add(each.flags)
-    for flags in by_device.values():
+        same = (each.backend, each.device, each.architecture)
+        flags = {other.flags for other in known if (other.backend, other.device, other.architecture) == same}
         if len(flags) > 1:
             both = " and with ".join(sorted(" ".join(some) or "none" for some in flags))
             raise WisdomError(f"the wisdom of kernel {name} is of runs with compiler flags {both}: make it of one kind")
     said = f"the wisdom is of {'application' if known[0].is_of_application else 'kernel'}"
     found = tunable_of_run(_info(known[0]), given, on_warning=lambda _: None, said=said)
-    return (_with_build(found, known) if isinstance(found, Kernel) else found), known
+    if isinstance(found, Kernel) and not {COMPILER, FLAGS} & set(found.parameter_names):
+        # Compilers and flags are parameters where the runs chose among some.
+        configurations = [t.configuration for each in known for record in each.tuned for t in record.configurations]
+        compilers, options = (
+            sorted({str(configuration[build]) for configuration in configurations if build in configuration})
+            for build in (COMPILER, FLAGS)
+        )
+        found = with_build(found, compilers, options)
+    return found, known
 
 
 def remarks_on(known: KernelWisdom, kernel: Tunable) -> tuple[str, ...]:
@@ -90,18 +97,6 @@ def _info(known: KernelWisdom) -> RunInfo:
         definition_hash=known.definition_hash,
         template_hash=known.template_hash,
     )
-
-
-def _with_build(kernel: Kernel, known: Sequence[KernelWisdom]) -> Kernel:
-    """Return the kernel with compilers and flags as parameters, where the wisdom is of runs that chose among some."""
-    if {COMPILER, FLAGS} & set(kernel.parameter_names):
-        return kernel
-    configurations = [t.configuration for each in known for record in each.tuned for t in record.configurations]
-    compilers, flags = (
-        sorted({str(configuration[name]) for configuration in configurations if name in configuration})
-        for name in (COMPILER, FLAGS)
-    )
-    return with_build(kernel, compilers, flags)
 
 
 class BySize:
@@ -247,25 +242,20 @@ def sizes_of_arrays(
             raise UnknownNameError(f"argument of {kernel.called}:", name, names)
     wanted = tuple(kernel.sizes["default"])
     found = {name: kernel.whole_size(name, value) for name, value in given.items()}
-    shapes: dict[str, tuple[int, ...]] = {}
-    unlike: dict[str, int] = {}
+    shapes: dict[Argument, tuple[int, ...]] = {}
     for argument in kernel.arguments:
-        if argument.name not in inputs:
-            continue
-        shape = getattr(inputs[argument.name], "shape", None)
-        shape = np.shape(inputs[argument.name]) if shape is None else shape
-        if argument.role is Role.SCALAR and argument.name in wanted and not shape:
-            found.setdefault(argument.name, kernel.whole_size(argument.name, inputs[argument.name]))
-        elif len(shape) == len(argument.shape):
-            shapes[argument.name] = tuple(shape)
-        else:
-            unlike[argument.name] = len(shape)
+        if argument.name in inputs:
+            value = inputs[argument.name]
+            shapes[argument] = tuple(value.shape if hasattr(value, "shape") else np.shape(value))
+            if argument.role is Role.SCALAR and argument.name in wanted and not shapes[argument]:
+                found.setdefault(argument.name, kernel.whole_size(argument.name, value))
     form = kernel.form_of({**otherwise, **found})
     axes = [
         # Which axis has which size depends on the form.
-        (Expression(text, fold(Expression(text).tree, form)), extent, name)
-        for name, shape in shapes.items()
-        for text, extent in zip(_shape_of(kernel, name), shape, strict=True)
+        (Expression(str(text), fold(Expression(str(text)).tree, form)), extent, argument.name)
+        for argument, shape in shapes.items()
+        if len(shape) == len(argument.shape)
+        for text, extent in zip(argument.shape, shape, strict=True)
     ]
     # Axes of one size first; with that others have one that is still open.
     for _ in range(len(wanted)):
@@ -276,15 +266,12 @@ def sizes_of_arrays(
     found = {**form, **found}
     for size in wanted:
         if size not in found and size not in otherwise:
-            for name, of_input in unlike.items():
-                shape = ", ".join(_shape_of(kernel, name))
-                raise KernelError(f"input {name!r} of {kernel.called} has {of_input} axes; expected ({shape})")
+            for argument, shape in shapes.items():
+                if len(shape) != len(argument.shape):
+                    said = f"has {len(shape)} axes; expected ({', '.join(map(str, argument.shape))})"
+                    raise KernelError(f"input {argument.name!r} of {kernel.called} {said}")
             raise KernelError(f"{kernel.called}: no array says what size {size} is: give it ({size}=...)")
     return {size: found.get(size, otherwise.get(size, 0)) for size in wanted}
-
-
-def _shape_of(kernel: Tunable, name: str) -> tuple[str, ...]:
-    return next(tuple(map(str, argument.shape)) for argument in kernel.arguments if argument.name == name)
 
 
 def _solved(

@@ -1,4 +1,4 @@
-"""The header that is emitted of wisdom chooses as Python does, and launches what it chooses."""
+"""The header that is emitted of wisdom chooses nearly as Python does, safely, and launches what it chooses."""
 
 from __future__ import annotations
 
@@ -106,8 +106,21 @@ def expected(chooser: Chooser, sizes: Sequence[Mapping[str, int]], *, widest: bo
     return found
 
 
+def assert_alike(
+    found: Sequence[str], chooser: Chooser, sizes: Sequence[Mapping[str, int]], share: float, *, widest: bool = False
+) -> None:
+    """Assert that a header chooses as Python does, but for a share of the sizes: there it is as safe."""
+    wanted = expected(chooser, sizes, widest=widest)
+    others = [n for n, (one, other) in enumerate(zip(found, wanted, strict=True)) if one != other]
+    assert len(others) <= share * len(sizes)
+    by_name = {str(candidate.configuration): candidate for candidate in chooser.candidates}
+    for number in others:
+        candidate = by_name[found[number]]
+        assert candidate.is_wide or chooser.keeps(chooser.limits_of(candidate.signature, sizes[number]))
+
+
 @pytest.mark.full
-def test_the_header_chooses_as_python_does_at_a_thousand_sizes(tmp_path: Path) -> None:
+def test_the_header_chooses_nearly_as_python_does_at_a_thousand_sizes(tmp_path: Path) -> None:
     runs = [at_size(n, threshold=2e-4) for n in (1000, 4000, 30_000)]
     there = [at_size(n, 0.9, 2e-4, backend="cuda", device="H100", architecture="sm_90") for n in (2000, 9000)]
     # At one of the sizes no winner was named, and nothing is surely faster than the baseline there.
@@ -128,8 +141,8 @@ def test_the_header_chooses_as_python_does_at_a_thousand_sizes(tmp_path: Path) -
         (("cuda", "H200", "sm_90"), Chooser(h100, POLY, budget=budget, is_own=False), False),
         (("hip", "MI300X", "gfx942"), Chooser(first, POLY, budget=budget), True),
     ):
-        found, wanted = asked(tmp_path, POLY, device, sizes), expected(chooser, sizes, widest=is_wide)
-        assert found == wanted
+        found = asked(tmp_path, POLY, device, sizes)
+        assert_alike(found, chooser, sizes, 0.01, widest=is_wide)
         assert len(set(found)) >= (1 if is_wide else 3)
 
 
@@ -138,6 +151,25 @@ def test_wisdom_of_which_nothing_is_valid_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KernelError, match="kernel poly: no configuration of the wisdom is valid at its sizes"):
         emit_dispatch(wisdom_of(at_size(1000)), tmp_path, kernel=strict)
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("count", [pytest.param(4, marks=pytest.mark.full), 8])
+def test_the_table_of_many_sizes_is_small(count: int, tmp_path: Path) -> None:
+    names = tuple(f"n{i}" for i in range(count))
+    many = Kernel(
+        name="many",
+        parameters=[PrecisionParameter("t", ["fp64", "fp32"])],
+        arguments=[Out("y", names, precision="t"), In("x", names, precision="t")],
+        sizes={"default": dict.fromkeys(names, 16)},
+        inputs=lambda rng, size: {},
+        reference=lambda given, size: {},
+        grid=[names[0]],
+        block=[32],
+        template='extern "C" __global__ void many({{ t }}* y, const {{ t }}* x) {}',
+    )
+    trials = [trial(2.0, 1e-16, kernel=many), trial(1.0, 1e-7, kernel=many, t="fp32")]
+    emit_dispatch(wisdom_of(run_of(many, trials, threshold=1e-3)), tmp_path, kernel=many)
+    assert (tmp_path / "tuned_many.hpp").stat().st_size < 100_000
 
 
 @pytest.mark.full
@@ -178,10 +210,9 @@ def test_so_it_does_for_several_sizes_several_limits_and_constraints(tmp_path: P
     sizes += [dict(record.sizes) for record in wisdom.kernels[0].tuned]
     (known,) = wisdom.kernels
     found = asked(tmp_path, PLANE, (known.backend, known.device, known.architecture), sizes)
-    wanted = expected(Chooser(known, PLANE), sizes)
-    # Only what is chosen at one of thousands of other sizes is compiled; hardly ever something else is at one of these.
-    assert sum(one != other for one, other in zip(found, wanted, strict=True)) <= 5
-    assert found[-5:] == wanted[-5:]
+    chooser = Chooser(known, PLANE)
+    assert_alike(found, chooser, sizes, 0.15)
+    assert found[-5:] == expected(chooser, sizes[-5:])
     assert len(set(found)) >= 5
 
 
