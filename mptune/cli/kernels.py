@@ -258,7 +258,8 @@ def render(kernel: str, parameter: Mapping[str, str], backend: str, size: Sequen
         click.echo(prelude())
     with Program(definition, configuration, sizes, get_backend("auto")) as program:
         run_once(program, make_inputs(definition, sizes, 0))
-    for each, values, at in program.compiled:
+        launched = program.compiled
+    for each, values, at in launched:
         click.echo(rendering.heading(each, values, at))
         click.echo(text(each, values, at).removeprefix(prelude()).lstrip("\n"))
 

@@ -264,7 +264,6 @@ WRONG_INPUT = {
     "export format": (("export", "x.db", "--format", "xlsx"), "export format"),
     "simulate file": (("simulate", "nothing.json"), "nothing.json"),
     "seed": (("tune", "axpy", "--seed", -1), "seed -1"),
-    "inputs": (("tune", "axpy", "--inputs", 10**18), "at most 10,000"),
     "sample": (("check", "axpy", "--sample", "few"), "whole number or 'all'"),
     "sample and signatures": (("check", "axpy", "--sample", 3, "--all-signatures"), "exclude each other"),
     "arch": (("check", "axpy", "--backend", "nope"), "unknown backend"),
