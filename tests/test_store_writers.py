@@ -23,7 +23,7 @@ MEMORY = "/dev/shm"
 
 #: Opens the file again and again, as soon as the other has it no more, and tells of each trial that is recorded.
 WRITER = """
-import dataclasses, random, sys, time
+import dataclasses, os, random, sys, time
 from mptune.errors import RunFileError
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
@@ -31,7 +31,7 @@ from mptune.store import RunFile, run_file
 
 path, writer, number, locks = sys.argv[1], *map(int, sys.argv[2:])
 if not locks:
-    run_file._lock = lambda *_: None
+    run_file._lock = lambda *_: os.open(os.devnull, os.O_RDONLY)
 chance = random.Random(1000 * writer + number)
 print("ready", flush=True)
 while True:
