@@ -27,11 +27,11 @@ from mptune.backends.base import Binary, CompileOptions, Compiler, compile_cache
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.processes import ChildGroup, output_of
 from mptune.backends.processor import processor
-from mptune.cpp.build import build_in
 from mptune.cpp.headers import with_headers
 from mptune.cpp.prelude import prelude
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError, UnknownNameError
 from mptune.paths import is_own, own_folder
+from mptune.source.flags import build_in
 
 #: In the order they are looked for.
 COMPILERS: Final = ("g++", "clang++", "zig")

@@ -24,23 +24,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from mptune.backends.addressed import GuardedMemory, no_argument
+from mptune.backends.addressed import Copy, GuardedMemory, MemoryBuffer, values_of
 from mptune.backends.base import (
     Argument,
     Availability,
     Backend,
     Binary,
-    Buffer,
     CompileOptions,
     Compiler,
     Device,
     DeviceInfo,
     Function,
-    check_array,
-    check_part,
     compile_cached,
     excerpt,
-    in_words,
 )
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.gpu import LEAD_BYTES, axis_limits
@@ -381,75 +377,23 @@ def _code(cl: Any, error: Any) -> str:
     return str(cl.status_code.to_string(error.code, "status %d"))
 
 
-class OpenclBuffer(Buffer):
+class OpenclBuffer(MemoryBuffer):
     """A memory object, or some bytes of one."""
 
-    def __init__(self, device: OpenclDevice, nbytes: int, whole: OpenclBuffer | None = None, offset: int = 0) -> None:
-        self.nbytes = nbytes
-        self._device, self._whole, self._offset = device, whole, offset
-        self._memory = device.reserve(nbytes) if whole is None else None
-        #: The argument of kernels; of a part, made for its first launch.
-        self._given = self._memory
-
-    def write(self, data: NDArray[Any]) -> None:
-        check_array(self, data)
-        self._copy(self._of_whole(), _as_bytes(data), dst_offset=self._offset)
-
-    def read(self, data: NDArray[Any]) -> None:
-        check_array(self, data)
-        self._copy(_as_bytes(data), self._of_whole(), src_offset=self._offset)
-
-    def copy_from(self, other: Buffer) -> None:
-        if not isinstance(other, OpenclBuffer) or other.nbytes != self.nbytes:
-            raise LaunchError(f"a buffer of {self.nbytes} bytes cannot be copied from {in_words(other)}")
-        source, target = other._of_whole(), self._of_whole()
-        self._copy(target, source, byte_count=self.nbytes, src_offset=other._offset, dst_offset=self._offset)
-
-    def fill(self, byte: int) -> None:
-        import numpy as np
-
-        memory, device = self._of_whole(), self._device
-        if self.nbytes:
-            with device.failing("a buffer cannot be filled"):
-                device.cl.enqueue_fill_buffer(device.queue, memory, np.uint8(byte), self._offset, self.nbytes)
-
-    def part(self, offset: int, nbytes: int) -> OpenclBuffer:
-        check_part(self, offset, nbytes)
-        # There is no sub-buffer of a sub-buffer: it is one of the whole.
-        return OpenclBuffer(self._device, nbytes, self._whole or self, self._offset + offset)
-
-    def free(self) -> None:
-        if self._memory is not None:
-            self._memory.release()
-            self._memory = self._given = None
+    def __init__(self, device: OpenclDevice, nbytes: int) -> None:
+        super().__init__(device, nbytes)
+        self._device = device
 
     def for_kernel(self) -> Any:
         """Return the argument of a kernel; raises a :class:`LaunchError` for a part that is not aligned."""
-        memory = self._of_whole()
-        if self._given is None:
-            alignment = self._device.handle.mem_base_addr_align // 8
-            if self._offset % alignment:
-                raise LaunchError(f"a part of a buffer at byte {self._offset} is not aligned to {alignment} bytes")
-            with self._device.failing("a part of a buffer cannot be launched on"):
-                flags = self._device.cl.mem_flags.READ_WRITE
-                self._given = memory.get_sub_region(self._offset, max(self.nbytes, 1), flags)
-        return self._given
-
-    def _of_whole(self) -> Any:
-        memory = (self._whole or self)._memory
-        if memory is None:
-            raise LaunchError(f"a buffer of {self.nbytes} bytes was used after it was freed")
-        return memory
-
-    def _copy(self, target: Any, source: Any, **where: int) -> None:
-        if self.nbytes:
-            with self._device.failing("a buffer cannot be copied"):
-                self._device.cl.enqueue_copy(self._device.queue, target, source, **where)
-
-
-def _as_bytes(data: NDArray[Any]) -> NDArray[Any]:
-    """Return a contiguous array as its bytes, as PyOpenCL does not know every type."""
-    return data.reshape(-1).view("u1")
+        if self._whole is self:
+            return self.start
+        alignment = self._device.handle.mem_base_addr_align // 8
+        if self.offset % alignment:
+            raise LaunchError(f"a part of a buffer at byte {self.offset} is not aligned to {alignment} bytes")
+        with self._device.failing("a part of a buffer cannot be launched on"):
+            flags = self._device.cl.mem_flags.READ_WRITE
+            return self.start.get_sub_region(self.offset, max(self.nbytes, 1), flags)
 
 
 class OpenclFunction(Function):
@@ -464,6 +408,7 @@ class OpenclFunction(Function):
             self._program: Any = cl.Program(device.context, [handle], [binary.image]).build()
             self._kernel: Any = cl.Kernel(self._program, self.name)
             self._parameters = int(self._kernel.num_args)
+            self._values: list[Any] = []
             of_group = cl.kernel_work_group_info.WORK_GROUP_SIZE
             self._max_threads = min(_MOST_THREADS, self._kernel.get_work_group_info(of_group, handle))
 
@@ -498,8 +443,6 @@ class OpenclFunction(Function):
         self._program = self._kernel = None
 
     def _prepare(self, shape: LaunchShape, arguments: Sequence[Argument]) -> None:
-        import numpy as np
-
         if self._program is None:
             raise LaunchError(f"{self.name} was launched after it was unloaded")
         threads = math.prod(shape.block)
@@ -507,18 +450,12 @@ class OpenclFunction(Function):
             raise LaunchError(f"{self.name} takes at most {self._max_threads} threads in a block, not {threads}")
         if max(shape.grid) > _MOST_BLOCKS:
             raise LaunchError(f"the grid {shape.grid} of {self.name} has more than {_MOST_BLOCKS} blocks along an axis")
-        values: list[Any] = []
-        for i, argument in enumerate(arguments):
-            if isinstance(argument, OpenclBuffer):
-                values.append(argument.for_kernel())
-            elif isinstance(argument, np.generic):
-                values.append(argument.tobytes())
-            else:
-                raise no_argument(self.name, i, argument, OpenclBuffer)
+        values = values_of(self.name, arguments, OpenclBuffer)
         if self._parameters == len(values) + 1:  # dynamic shared memory is the last one
             values.append(self._device.cl.LocalMemory(max(shape.shared_bytes, 1)))
         if self._parameters != len(values):
             raise LaunchError(f"{self.name} has {self._parameters} parameters, given {len(arguments)}")
+        self._values = values  # parts are memory objects of their own, which have to live as long as the launch
         for i, value in enumerate(values):
             with self._device.failing(f"parameter {i} of {self.name}"):
                 self._kernel.set_arg(i, value)
@@ -589,6 +526,30 @@ class OpenclDevice(Device):
             flags |= self.cl.mem_flags.USE_HOST_PTR
         with self.failing(f"{nbytes} bytes were asked for"):
             return self.cl.Buffer(self.context, flags, size=0 if memory else max(nbytes, 1), hostbuf=memory)
+
+    def release(self, start: Any) -> None:
+        start.release()
+
+    def copy(self, target: Any, source: Any, nbytes: int, kind: Copy = "DeviceToDevice") -> None:
+        if not nbytes:
+            return
+        where = {"byte_count": nbytes} if kind == "DeviceToDevice" else {}
+        if kind == "HostToDevice":
+            source = (ctypes.c_ubyte * nbytes).from_address(source)
+        else:
+            source, where["src_offset"] = source
+        if kind == "DeviceToHost":
+            target = (ctypes.c_ubyte * nbytes).from_address(target)
+        else:
+            target, where["dst_offset"] = target
+        with self.failing("a buffer cannot be copied"):
+            self.cl.enqueue_copy(self.queue, target, source, **where)
+
+    def fill(self, target: Any, byte: int, nbytes: int) -> None:
+        memory, offset = target
+        if nbytes:
+            with self.failing("a buffer cannot be filled"):
+                self.cl.enqueue_fill_buffer(self.queue, memory, bytes([byte]), offset, nbytes)
 
     def describe(self) -> DeviceInfo:
         return self._info

@@ -144,8 +144,8 @@ def tunable_of_run(
         KernelError: the definition is not found, is not the one the run was made with, or is of another kind.
         UnknownNameError: no bundled kernel has the name given.
     """
-    from mptune.cpp.build import COMPILER, FLAGS, with_build
     from mptune.kernel import Application, Kernel, Tunable
+    from mptune.source.flags import COMPILER, FLAGS, with_build
 
     what = "application" if info.is_of_application else "kernel"
     if kind is not None and issubclass(kind, Application) != info.is_of_application:

@@ -21,13 +21,13 @@ import jinja2
 import jinja2.meta
 import jinja2.nodes
 
-from mptune.cpp.build import build_lines
 from mptune.cpp.headers import include_lines
 from mptune.cpp.prelude import prelude
 from mptune.errors import KernelError, MptuneError, TemplateError, UnknownNameError, did_you_mean
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.precision import Precision, precision
 from mptune.source.dialect import cite, comments_blanked, declared_types, kernel_parameters, portable
+from mptune.source.flags import build_lines
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
 
