@@ -52,9 +52,7 @@ _Body = tuple[str, list[tuple[str, int]]]
 def _bodies(kernel: Kernel, sizes: Sizes, chosen: Sequence[Configuration]) -> Iterator[_Body]:
     for configuration in chosen:
         with contextlib.suppress(MptuneError):
-            body = render_body(kernel, configuration, sizes)
-            printed = [("what mptune render prints", line) for line in range(1, body.count("\n") + 2)]
-            yield body, template_lines(kernel, configuration, sizes) or printed
+            yield render_body(kernel, configuration, sizes), template_lines(kernel, configuration, sizes)
 
 
 def _misordered(kernel: Kernel, bodies: Sequence[_Body]) -> Iterator[str]:

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import jinja2
+import jinja2.ext
 import jinja2.meta
 import jinja2.nodes
+from jinja2.lexer import Token, TokenStream
 
 from mptune.cpp.headers import include_lines
 from mptune.cpp.prelude import prelude
@@ -336,7 +339,8 @@ def _compile(source: _Source, *, is_marked: bool = False) -> _Template:
 
 @functools.lru_cache(maxsize=16)
 def _environment(folder: Path, *, is_marked: bool = False) -> jinja2.Environment:
-    environment = (_Marking if is_marked else jinja2.Environment)(
+    environment = jinja2.Environment(
+        extensions=[_Marking] if is_marked else [],
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -357,39 +361,35 @@ _MARK: Final = re.compile("\ue000([^\ue000\ue001]*):(\\d+)\ue001")
 _LEADING: Final = re.compile(rf"(?:\s*{_MARK.pattern})+")
 
 
-class _Marking(jinja2.Environment):
-    """Renders a mark before every line of a template's text and before every expression."""
+class _Marking(jinja2.ext.Extension):
+    """Puts a mark before every line of a template's text and before every expression."""
 
-    def _parse(self, source: str, name: str | None, filename: str | None) -> jinja2.nodes.Template:
-        tree = super()._parse(source, name, filename)
-        for output in tree.find_all(jinja2.nodes.Output):
-            marked: list[jinja2.nodes.Expr] = []
-            for node in output.nodes:
-                pieces = node.data.splitlines(keepends=True) if isinstance(node, jinja2.nodes.TemplateData) else [""]
-                text = "".join(f"\ue000{name or ''}:{node.lineno + i}\ue001{piece}" for i, piece in enumerate(pieces))
-                marked.append(jinja2.nodes.TemplateData(text, lineno=node.lineno))
-                if not isinstance(node, jinja2.nodes.TemplateData):
-                    marked.append(node)
-            output.nodes = marked
-        return tree
+    def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
+        for token in stream:
+            if token.type in ("data", "variable_begin"):
+                pieces = token.value.splitlines(keepends=True) if token.type == "data" else [""]
+                marks = (f"\ue000{stream.name or ''}:{line}\ue001" for line in itertools.count(token.lineno))
+                yield Token(token.lineno, "data", "".join(map("".join, zip(marks, pieces, strict=False))))
+            if token.type != "data":
+                yield token
 
 
 def template_lines(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return for each line of :func:`render_body` its template, as messages call it, and its line there.
 
-    Empty for a template that looks at its own text.
+    For a template that looks at its own text they are those of what was rendered.
     """
     source = _locate(kernel)
     context = _context(kernel, kernel.own(configuration), sizes)
-    marked = _compile(source, is_marked=True).render(context)
-    if _MARK.sub("", marked) != _compile(source).render(context):
-        return []
-    places, last = [], (source.label, 1)
+    marked, text = _compile(source, is_marked=True).render(context), _compile(source).render(context)
+    if _MARK.sub("", marked) != text:
+        return [(f"{source.label} as rendered", line) for line in range(1, text.count("\n") + 2)]
+    places, last = [], ("", "1")
     for line in marked.split("\n"):
-        marks = [(name or source.label, int(number)) for name, number in _MARK.findall(line)]
         leading = _LEADING.match(line)
-        places.append(marks[len(_MARK.findall(leading[0])) - 1] if leading else (marks or [last])[0])
-        last = marks[-1] if marks else last
+        name, number = leading.groups() if leading else last  # of a repeated group, the last one
+        places.append((name or source.label, int(number)))
+        last = [last, *_MARK.findall(line)][-1]
     return places
 
 
@@ -401,8 +401,6 @@ def cited(message: str, kernel: Kernel, configuration: Configuration, sizes: Map
         place = re.compile(rf"(?<![\w./-]){name}(?::(\d+)(?::\d+)?(?=:|,|$)|\((\d+)\))", re.MULTILINE)
         lines = template_lines(kernel, configuration, sizes) if place.search(message) else []
     except MptuneError:
-        return message
-    if not lines:
         return message
 
     def located(match: re.Match[str]) -> str:
