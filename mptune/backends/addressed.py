@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import ctypes
-import functools
 import mmap
 import resource
 import sys
@@ -46,15 +45,16 @@ class MemoryBuffer(Buffer):
         self.nbytes = nbytes
         self.offset = 0
         self._memory = memory
-        self._whole = self
+        self._whole: Self | None = None  #: what this is a part of
         self._start: Any = memory.reserve(nbytes)
 
     @property
     def start(self) -> Any:
         """What was reserved; raises a :class:`LaunchError` once the buffer was freed."""
-        if self._whole._start is None:
+        start = (self._whole or self)._start
+        if start is None:
             raise LaunchError(f"a buffer of {self.nbytes} bytes was used after it was freed")
-        return self._whole._start
+        return start
 
     @property
     def place(self) -> Any:
@@ -84,11 +84,11 @@ class MemoryBuffer(Buffer):
     def part(self, offset: int, nbytes: int) -> Self:
         check_part(self, offset, nbytes)
         part = copy.copy(self)
-        part.nbytes, part.offset = nbytes, self.offset + offset
+        part.nbytes, part.offset, part._whole = nbytes, self.offset + offset, self._whole or self
         return part
 
     def free(self) -> None:
-        if self._whole is self and self._start is not None:
+        if self._whole is None and self._start is not None:
             self._memory.release(self._start)
             self._start = None
 
@@ -145,10 +145,6 @@ def pack_arguments(
 
 # -- guarded memory --------------------------------------------------------------------------------
 
-#: Bytes of unused addresses on each side of a buffer: the reach of a 32-bit index of doubles; less where the process
-#: may have few addresses (ulimit -v) or has no more.
-_MARGINS: Final = (1 << 34, 1 << 20)
-
 
 class GuardedMemory:
     """Zeroed memory of one buffer in this process, between addresses where a kernel faults."""
@@ -159,11 +155,15 @@ class GuardedMemory:
         used = -(-max(nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
         is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
-        for margin in _MARGINS[is_limited:]:
+        # Unused addresses on each side: the reach of a 32-bit index of doubles; less where the process may have few
+        # (ulimit -v) or has no more.
+        for margin in (1 << 34, 1 << 20)[is_limited:]:
             with contextlib.suppress(OSError, OverflowError):
                 self._memory = mmap.mmap(-1, margin + used + margin, flags, prot=0)
                 start = int(np.frombuffer(self._memory, np.uint8).ctypes.data) + margin
-                if _mprotect()(start, used, mmap.PROT_READ | mmap.PROT_WRITE) == 0:
+                mprotect = ctypes.CDLL(None).mprotect
+                mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+                if mprotect(start, used, mmap.PROT_READ | mmap.PROT_WRITE) == 0:
                     if used >= 1 << 22:  # huge pages, as NumPy does for its arrays
                         self._memory.madvise(mmap.MADV_HUGEPAGE, margin, used)
                     return start
@@ -178,10 +178,3 @@ class GuardedMemory:
 
     def fill(self, target: int, byte: int, nbytes: int) -> None:
         ctypes.memset(target, byte, nbytes)
-
-
-@functools.cache
-def _mprotect() -> Any:
-    mprotect = ctypes.CDLL(None).mprotect
-    mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    return mprotect

@@ -218,9 +218,6 @@ class Compiler(ABC):
         """Return the share of a binary's floating-point arithmetic that is on vectors; NaN if that is not known."""
         return math.nan
 
-    def expect(self, options: CompileOptions, compilers: int) -> None:  # noqa: B027 - optional
-        """Get ready for many compilations with the same options, so many at a time, up to :meth:`close`."""
-
     def paused(self) -> AbstractContextManager[None]:
         """Hold up the compilations of all threads for the length of a block, if they would disturb a timing."""
         return nullcontext()

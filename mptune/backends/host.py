@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import itertools
 import math
 import os
@@ -232,7 +231,8 @@ class HostBackend(Backend):
 
 def _open(function: str, image: bytes) -> ctypes.CDLL:
     """Open a library from memory, by a new path: the loader may still have a library of an equal path."""
-    _load_math_library()
+    with contextlib.suppress(OSError):  # not every library names it; musl has it in its C library
+        ctypes.CDLL("libm.so.6", mode=os.RTLD_NOW | os.RTLD_GLOBAL)
     new = format(next(_OPENED), "b").replace("1", "/.").replace("0", "/")
     try:
         with os.fdopen(os.memfd_create("mptune-kernel", os.MFD_CLOEXEC), "wb") as file:
@@ -241,13 +241,6 @@ def _open(function: str, image: bytes) -> ctypes.CDLL:
             return ctypes.CDLL(f"/proc/self/fd{new}/{file.fileno()}", mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
         raise LaunchError(f"the library of {function} cannot be opened: {error}") from error
-
-
-@functools.cache
-def _load_math_library() -> None:
-    """Load the math library for all binaries, as not every one names it; musl has it in its C library."""
-    with contextlib.suppress(OSError):
-        ctypes.CDLL("libm.so.6", mode=os.RTLD_NOW | os.RTLD_GLOBAL)
 
 
 def _close(library: ctypes.CDLL) -> None:

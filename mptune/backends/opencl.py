@@ -39,10 +39,10 @@ from mptune.backends.base import (
     excerpt,
 )
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.gpu import LEAD_BYTES, axis_limits
+from mptune.backends.gpu import LEAD_BYTES, WAKING_S, axis_limits
 from mptune.backends.processes import CompilerProcesses, output_of
 from mptune.backends.processor import cache_limits, processor
-from mptune.cpp.headers import with_headers
+from mptune.cpp.prelude import with_headers
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
 from mptune.paths import cache_folder, own_folder, write_whole
 
@@ -54,22 +54,17 @@ if TYPE_CHECKING:
 #: Selects the device, by any part of its platform's and its own name, and after # by its place among several.
 _CHOICE: Final = "MPTUNE_OPENCL_DEVICE"
 _INSTALL: Final = 'pip install "mptune[opencl]"'
-#: Where the system's drivers are named.
-_SYSTEM_DRIVERS: Final = Path("/etc/OpenCL/vendors")
 _EXTENSION: Final = "cl_ext_cxx_for_opencl"
 _STANDARD: Final = "-cl-std=CLC++2021"
 #: Selects the compiler of templates: "driver" or "clang"; by default clang where the driver has none.
 _COMPILER: Final = "MPTUNE_OPENCL_COMPILER"
-#: Flags that allow other results than the source's.
-_RELAXING: Final = frozenset(
-    f"-cl-{name}"
-    for name in ("mad-enable", "no-signed-zeros", "finite-math-only", "unsafe-math-optimizations", "fast-relaxed-math")
+#: A flag that allows other results than the source's.
+_RELAXING: Final = re.compile(
+    "-cl-(mad-enable|no-signed-zeros|finite-math-only|unsafe-math-optimizations|fast-relaxed-math)"
 )
 #: Kernels are written for blocks as large as CUDA's; indices have 32 bits.
 _MOST_THREADS: Final = 1024
 _MOST_BLOCKS: Final = 2**31 - 1
-#: Seconds of work until the clocks of an idle GPU are up.
-_WAKING_S: Final = 0.02
 
 
 # -- finding a device ----------------------------------------------------------------------------
@@ -102,7 +97,7 @@ def _name_intel_runtime() -> None:
         return
     # ocl-icd, which PyOpenCL's wheels have, takes it in place of the system's: give it a folder that names all of them.
     os.environ["OCL_ICD_VENDORS"] = library
-    texts = {path.name: path.read_bytes() for path in sorted(_SYSTEM_DRIVERS.glob("*.icd"))}
+    texts = {path.name: path.read_bytes() for path in sorted(Path("/etc/OpenCL/vendors").glob("*.icd"))}
     if texts and (kept := cache_folder("opencl")) is not None:
         with contextlib.suppress(OSError):
             folder = own_folder(kept)
@@ -164,7 +159,6 @@ def _offline(device: Any) -> Offline | None:
 
 
 def _spirv_versions(device: Any) -> list[tuple[int, int]]:
-    """Return the versions of SPIR-V that a device takes."""
     with contextlib.suppress(_pyopencl().Error):  # before OpenCL 2.1
         return [(int(a), int(b)) for a, b in re.findall(r"SPIR-V_(\d+)\.(\d+)", str(device.il_version))]
     return []
@@ -188,7 +182,6 @@ class Offline:
     version: str  #: the first line of clang's --version
 
     def compile(self, source: str, function: str, flags: Sequence[str], device: Any) -> tuple[bytes, str]:
-        """Return a source as SPIR-V, and clang's output."""
         missing = [name for name in _OPTIONAL_FEATURES if name not in device.extensions.split()]
         lacking = [*missing, *(["__opencl_c_fp64"] if "cl_khr_fp64" in missing else [])]
         without = [word for name in lacking for word in ("-Xclang", f"-cl-ext=-{name}")]
@@ -217,18 +210,13 @@ def find_offline() -> Offline | None:
 
 
 def _line_with(word: str, program: str) -> str:
-    """Return the first line of a program's --version that has a word in it."""
     return next((line for line in output_of([program, "--version"])[1].splitlines() if word in line), "")
 
 
 def _run(command: Sequence[str], text: str, function: str) -> str:
-    name = Path(command[0]).name
-    try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise CompileError(f"{name} cannot be run: {error}") from None
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise CompileError(f"{name} rejected {function}\n{excerpt(done.stderr)}".rstrip())
+        raise CompileError(f"{Path(command[0]).name} rejected {function}\n{excerpt(done.stderr)}".rstrip())
     return done.stderr
 
 
@@ -247,7 +235,6 @@ class _DriverCompiler:
             self._cl.Program(self._context, "__kernel void nothing() {}").build()
 
     def compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
-        """Return the driver's binary of a source and the compiler's output."""
         cl, printed = self._cl, ""
         code: str | bytes = source
         if self._offline is not None:
@@ -311,7 +298,7 @@ class OpenclCompiler(Compiler):
             # Intel's driver for processors does not compile a long chain of inlined roundings.
             if _is_processor(device) and "Intel" in device.platform.vendor:
                 flags.append("-DMPTUNE_CALLS_ROUNDINGS=1")
-        if not _RELAXING.isdisjoint(options.flags):
+        if any(map(_RELAXING.fullmatch, options.flags)):
             flags.append("-DMPTUNE_RELAXED=1")
         return (*flags, *options.flags)
 
@@ -321,9 +308,6 @@ class OpenclCompiler(Compiler):
             offline = _offline(_find_device())
             return {} if offline is None else {"clang": offline.version}
         return {}
-
-    def expect(self, options: CompileOptions, compilers: int) -> None:  # noqa: ARG002 - each source brings its own
-        self._processes.expect(compilers)
 
     def paused(self) -> AbstractContextManager[None]:
         return self._processes.paused() if _is_processor(_find_device()) else contextlib.nullcontext()
@@ -346,7 +330,6 @@ def _is_processor(device: Any) -> bool:
 
 
 def _sensors(device: Any) -> str:
-    """Return the source of a device's energy and clocks; empty without one."""
     if _is_processor(device):
         return "processor"
     known = {"nvml": "NVIDIA", "amd-smi": "ADVANCED MICRO DEVICES|AMD|RADEON"}
@@ -386,7 +369,7 @@ class OpenclBuffer(MemoryBuffer):
 
     def for_kernel(self) -> Any:
         """Return the argument of a kernel; raises a :class:`LaunchError` for a part that is not aligned."""
-        if self._whole is self:
+        if self._whole is None:
             return self.start
         alignment = self._device.handle.mem_base_addr_align // 8
         if self.offset % alignment:
@@ -441,6 +424,7 @@ class OpenclFunction(Function):
 
     def unload(self) -> None:
         self._program = self._kernel = None
+        self._values = []
 
     def _prepare(self, shape: LaunchShape, arguments: Sequence[Argument]) -> None:
         if self._program is None:
@@ -515,7 +499,6 @@ class OpenclDevice(Device):
             raise LaunchError(f"{what}: {_code(cl, error)}") from error
 
     def reserve(self, nbytes: int) -> Any:
-        """Return a new memory object."""
         flags = self.cl.mem_flags.READ_WRITE
         memory: Any = None
         if _is_processor(self.handle):
@@ -606,17 +589,15 @@ class OpenclDevice(Device):
         return _identity(_find_device())
 
     def environments(self) -> Sequence[Mapping[str, str]]:
-        """Return how a process selects each of the devices with the name of this process's device."""
         name = _name_of(_find_device())
         # A name may be part of another one, which then counts in :func:`_find_device`.
         matching = [found for found in map(_name_of, _devices()) if name.lower() in found.lower()]
         return [{_CHOICE: f"{name}#{i}"} for i, found in enumerate(matching) if found == name]
 
     def wake(self) -> None:
-        """Keep an idle GPU at work until its clocks are up."""
         if not _is_processor(_find_device()):
             work = self.allocate(LEAD_BYTES)
-            until = time.monotonic() + _WAKING_S
+            until = time.monotonic() + WAKING_S
             while time.monotonic() < until:
                 work.fill(0)
                 self.queue.finish()

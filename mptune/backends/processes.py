@@ -27,12 +27,8 @@ from mptune.errors import CompileError, MptuneError
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-__all__ = ["Child", "ChildEnded", "ChildGroup", "CompilerProcesses", "PythonChild", "in_words", "output_of"]
-
 #: Seconds that a child may take to end after it has closed its connection.
 _LEAVING_S: Final = 10.0
-#: Seconds between checks of whether a child has ended: copies of it may keep its connection open.
-_LOOKING_S: Final = 0.25
 
 # -- ending with the parent ------------------------------------------------------------------------
 
@@ -211,7 +207,8 @@ class PythonChild(Child):
             while True:
                 is_over = self.poll() is not None
                 left_s = deadline - time.monotonic()
-                if self._connection.poll(max(0.0, min(left_s, _LOOKING_S))):
+                # A child that has ended is looked for, as copies of it may keep its connection open.
+                if self._connection.poll(max(0.0, min(left_s, 0.25))):
                     return self._connection.recv()
                 if is_over:
                     raise EOFError
@@ -277,9 +274,6 @@ class ChildGroup:
         self._paused_s = 0.0
         self._closed = False
 
-    def __len__(self) -> int:
-        return len(self._running)
-
     def run(
         self, command: Sequence[str], *, text: str, environment: Mapping[str, str], folder: str, timeout_s: float
     ) -> tuple[int, str]:
@@ -310,7 +304,6 @@ class ChildGroup:
             return child
 
     def end(self, child: Child) -> None:
-        """End a process with what it started, if it has not ended."""
         child.kill()
         with self._may_start:
             self._running.discard(child)
@@ -352,7 +345,6 @@ class ChildGroup:
             self._may_start.notify_all()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to every process and everything it started."""
         for child in list(self._running):
             child.signal(number)
 
@@ -443,11 +435,6 @@ class CompilerProcesses:
         with self._lock:
             while self._idle:
                 self._processes.end(self._idle.pop())
-
-    def expect(self, compilations: int) -> None:
-        """Start processes for so many compilations at a time, without waiting for them."""
-        with self._lock:
-            self._idle += [self._start() for _ in range(compilations - len(self._processes))]
 
     def paused(self) -> AbstractContextManager[None]:
         """Hold up all compilations for the length of a block."""

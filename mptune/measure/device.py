@@ -16,7 +16,7 @@ from mptune.accuracy.evaluate import Metrics, all_metrics
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
-from mptune.cpp.headers import with_headers
+from mptune.cpp.prelude import with_headers
 from mptune.data import Draw
 from mptune.errors import MptuneError, TemplateError
 from mptune.kernel import Kernel, Sizes, Tunable

@@ -24,8 +24,7 @@ import jinja2.meta
 import jinja2.nodes
 from jinja2.lexer import Token, TokenStream
 
-from mptune.cpp.headers import include_lines
-from mptune.cpp.prelude import prelude
+from mptune.cpp.prelude import include_lines, prelude
 from mptune.errors import KernelError, MptuneError, TemplateError, UnknownNameError, did_you_mean
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.precision import Precision, precision
@@ -54,9 +53,6 @@ class TypeName:
 
     def __str__(self) -> str:
         return self._cpp
-
-    def __repr__(self) -> str:
-        return f"TypeName({self.name})"
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, TypeName):
@@ -193,10 +189,18 @@ class _Source:
 
 
 def _locate(kernel: Kernel) -> _Source:
-    if isinstance(kernel.template, str) and _INLINE.search(kernel.template):
-        folder = kernel.path.parent if kernel.path else Path.cwd()
-        return _Source(f"{kernel.name}.cu.j2", f"template of kernel {kernel.name}", None, folder, kernel.template)
-    candidates = _candidates(kernel)
+    folder = kernel.path.parent if kernel.path else Path.cwd()
+    given = kernel.template
+    if isinstance(given, str) and _INLINE.search(given):
+        return _Source(f"{kernel.name}.cu.j2", f"template of kernel {kernel.name}", None, folder, given)
+    if given is not None:
+        candidates = [folder / given]
+        if Path(given).name == str(given):  # a plain name is looked for where templates usually are, too
+            candidates.append(folder.parent / "templates" / given)
+    elif kernel.path is not None:
+        candidates = [each / f"{kernel.path.stem}.cu.j2" for each in (folder.parent / "templates", folder)]
+    else:
+        raise KernelError(f"kernel {kernel.name}: give template= (it was not loaded from a file, so has no sibling)")
     for path in candidates:
         if os.path.isfile(path):  # noqa: PTH113 (no error for a name no file can have)
             return _Source(path.name, path.name, path, path.parent, path.stat().st_mtime_ns)
@@ -205,19 +209,6 @@ def _locate(kernel: Kernel) -> _Source:
     stems = [path.name.partition(".")[0] for one in candidates for path in one.parent.glob("*.j2")]
     advice = f"(put {name} beside {definition}, or give template=){did_you_mean(name.partition('.')[0], stems)}"
     raise TemplateError(f"kernel {kernel.name}: no template {' or '.join(map(str, candidates))} {advice}")
-
-
-def _candidates(kernel: Kernel) -> tuple[Path, ...]:
-    folder = kernel.path.parent if kernel.path else Path.cwd()
-    if kernel.template is not None:
-        own = folder / kernel.template
-        # A plain name is looked for where templates usually are, too.
-        is_name = Path(kernel.template).name == str(kernel.template)
-        return (own, folder.parent / "templates" / own.name) if is_name else (own,)
-    if kernel.path is None:
-        raise KernelError(f"kernel {kernel.name}: give template= (it was not loaded from a file, so has no sibling)")
-    name = f"{kernel.path.stem}.cu.j2"
-    return folder.parent / "templates" / name, folder / name
 
 
 def template_hash(kernel: Tunable) -> str:
@@ -237,7 +228,6 @@ def _all_texts(tunable: Tunable) -> list[dict[str, str]]:
 
 
 def _texts(kernel: Kernel) -> dict[str, str]:
-    """Return the template of a kernel and those it includes, by name; the name of its own is empty."""
     source = _locate(kernel)
     texts = {"": source.text}
     pending = [source.text]
@@ -302,7 +292,6 @@ class _Template:
             raise TemplateError(f"{self._where(error)}: {kind}{error}") from error
 
     def _where(self, error: BaseException) -> str:
-        """Cite the innermost template line in a traceback."""
         own = str(self.source.path) if self.source.path else "<template>"
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
             if frame.filename == own:
