@@ -51,7 +51,7 @@ PARTS: Final[dict[str, tuple[Sequence[str], Sequence[str]]]] = {
     "conversion": (("mptune/data", "mptune/precision.py"), ("tests/buffers",)),
     "store": (("mptune/store",), ("tests/test_store.py",)),
     "evaluators": (("mptune/measure",), ("tests/evaluators", "tests/faults")),
-    "rendering": (("mptune/source/render.py", "mptune/cpp/build.py", "mptune/kernel"), ("tests/test_rendering.py",)),
+    "rendering": (("mptune/source/render.py", "mptune/source/flags.py", "mptune/kernel"), ("tests/test_rendering.py",)),
     "strategies": (("mptune/strategies",), ("tests/strategies",)),
     "adopt": (("mptune/adopt",), ("tests/adopt",)),
     "emit": (("mptune/emit", "mptune/wisdom"), ("tests/emit", "tests/wisdom")),

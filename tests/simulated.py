@@ -31,9 +31,6 @@ class Compiler:
     def compile(self, source: str, function: str, flags: tuple[str, ...], timeout_s: float) -> tuple[bytes, str]:
         return compile_source(source, flags), ""
 
-    def expect(self, compilations: int) -> None:
-        pass
-
     def paused(self) -> AbstractContextManager[None]:
         return nullcontext()
 

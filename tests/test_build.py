@@ -13,10 +13,10 @@ from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import HostCompiler, installed_compilers
 from mptune.backends.processes import ChildGroup
-from mptune.cpp.build import Build, build_in, build_of, compilers_of, read_flags, with_build
 from mptune.emit import emit, winner_of
 from mptune.errors import BackendUnavailableError, MptuneError
 from mptune.kernel import Kernel
+from mptune.source.flags import Build, build_in, build_of, compilers_of, read_flags, with_build
 from mptune.source.loading import load_kernel
 from mptune.source.render import render
 from mptune.space.parameters import OrdinalParameter

@@ -10,8 +10,7 @@ import pytest
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import HostCompiler
-from mptune.cpp.headers import with_headers
-from mptune.cpp.prelude import prelude
+from mptune.cpp.prelude import prelude, with_headers
 from mptune.kernel import Application, Buffer, Kernel, Out, Scalar
 from mptune.measure.device import DeviceEvaluator
 from mptune.space.parameters import OrdinalParameter
@@ -81,7 +80,7 @@ def test_a_header_a_flag_names_counts(tmp_path: Path) -> None:
 def test_a_header_only_a_macro_names_is_known_in_no_other_run(monkeypatch: pytest.MonkeyPatch) -> None:
     here = with_headers("#include NAME\n")
     assert with_headers("#include NAME\n") == here
-    monkeypatch.setattr("mptune.cpp.headers._UNKNOWN", "another run")
+    monkeypatch.setattr("mptune.cpp.prelude._UNKNOWN", "another run")
     assert with_headers("#include NAME\n") != here
 
 

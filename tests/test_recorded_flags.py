@@ -19,10 +19,10 @@ import mptune
 from mptune import Application, Buffer, In, Kernel, OrdinalParameter, Out, PrecisionParameter, Run
 from mptune.backends import get_backend
 from mptune.backends.base import options_of
-from mptune.cpp.build import recorded_flags, settled_flags
 from mptune.emit import emit, emit_dispatch, winner_of
 from mptune.errors import MptuneError, WisdomError
 from mptune.results.trial import Measurement, Status, Trial
+from mptune.source.flags import recorded_flags, settled_flags
 from mptune.store import RunInfo
 from mptune.tuning.explain import explain
 from mptune.tuning.verify import verify

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
 from mptune.backends.binary_cache import BinaryCache
-from mptune.cpp.build import on_host, recorded_flags
 from mptune.errors import BackendUnavailableError, LaunchError, MptuneError
+from mptune.source.flags import on_host, recorded_flags
 
 if TYPE_CHECKING:  # `mptune backends` does not import them
     import numpy as np
@@ -61,7 +61,7 @@ class CompileOptions:
     architecture: str = ""  #: empty: the device's own
     flags: tuple[str, ...] = ()  #: besides those of every kernel
     timeout_s: float = 60.0
-    compilers: tuple[str, ...] = ()  #: those that sources may name (:mod:`mptune.cpp.build`)
+    compilers: tuple[str, ...] = ()  #: those that sources may name (:mod:`mptune.source.flags`)
 
 
 class Recorded(Protocol):
@@ -217,9 +217,6 @@ class Compiler(ABC):
     def vector_share(self, binary: Binary) -> float:  # noqa: ARG002
         """Return the share of a binary's floating-point arithmetic that is on vectors; NaN if that is not known."""
         return math.nan
-
-    def expect(self, options: CompileOptions, compilers: int) -> None:  # noqa: B027 - optional
-        """Get ready for many compilations with the same options, so many at a time, up to :meth:`close`."""
 
     def paused(self) -> AbstractContextManager[None]:
         """Hold up the compilations of all threads for the length of a block, if they would disturb a timing."""
@@ -386,13 +383,6 @@ def check_part(whole: Buffer, offset: int, nbytes: int) -> None:
     """Raise a :class:`LaunchError` for bytes that do not all lie inside a buffer."""
     if not (0 <= offset <= offset + nbytes <= whole.nbytes):
         raise LaunchError(f"bytes {offset} to {offset + nbytes} are not all inside a buffer of {whole.nbytes} bytes")
-
-
-def check_array(buffer: Buffer, data: NDArray[Any]) -> None:
-    """Raise a :class:`LaunchError` for an array that is not contiguous or not of the buffer's size."""
-    if data.nbytes != buffer.nbytes or not data.flags.c_contiguous:
-        layout = "" if data.flags.c_contiguous else ", not contiguous"
-        raise LaunchError(f"a buffer of {buffer.nbytes} bytes was given an array of {data.nbytes} bytes{layout}")
 
 
 def in_words(argument: object) -> str:

@@ -15,12 +15,7 @@ from typing import Final
 
 from mptune.paths import cache_folder, open_own, own_folder, write_whole
 
-__all__ = ["BinaryCache"]
-
 _DIGEST_BYTES: Final = 32
-#: Age in seconds of files of killed processes that are removed.
-_STALE_S: Final = 86400.0
-_INSERTIONS_PER_PRUNING: Final = 64
 
 
 class BinaryCache:
@@ -70,7 +65,7 @@ class BinaryCache:
         """Keep a binary, replacing any other of that key."""
         with contextlib.suppress(OSError):
             write_whole(self._folder(key[:2]) / key[2:], _digest(key, binary) + binary)
-            if self._insertions % _INSERTIONS_PER_PRUNING == 0:
+            if self._insertions % 64 == 0:
                 self.prune()
             self._insertions += 1
 
@@ -88,13 +83,14 @@ class BinaryCache:
 
     def prune(self) -> None:
         """Remove least recently used entries down to nine tenths of the limit, and old files of killed processes."""
-        entries = []
+        entries, day_s = [], 86400
         for path in self.directory.glob("*/*"):
             with contextlib.suppress(OSError):  # another process may remove it meanwhile
                 status = path.stat()
                 if not path.name.startswith(".") and path.parent.name != "work":
                     entries.append((status.st_mtime, status.st_size, path))
-                elif time.time() - status.st_mtime > _STALE_S and not _process_of(path).exists():
+                # A clock set forward makes folders look old in which a process still works.
+                elif time.time() - status.st_mtime > day_s and not Path("/proc", path.name.partition("-")[0]).exists():
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
         total = sum(size for _, size, _ in entries)
         wanted = total if total <= self.limit_bytes else 0.9 * self.limit_bytes
@@ -104,11 +100,6 @@ class BinaryCache:
             with contextlib.suppress(OSError):
                 path.unlink()
             total -= size
-
-
-def _process_of(path: Path) -> Path:
-    """Return where /proc has the process that works in a folder: a clock set forward makes its files look old."""
-    return Path("/proc", path.name.partition("-")[0])
 
 
 def _digest(key: str, binary: bytes) -> bytes:

@@ -33,7 +33,7 @@ from mptune.backends.base import (
 )
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.processes import CompilerProcesses, output_of
-from mptune.cpp.headers import with_headers
+from mptune.cpp.prelude import with_headers
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
 
 if TYPE_CHECKING:
@@ -46,9 +46,7 @@ if TYPE_CHECKING:
 LEAD_BYTES: Final = 8 << 20
 #: Seconds without work after which a device lowers its clocks, and of work until they are up again.
 _IDLE_S: Final = 0.05
-_WAKING_S: Final = 0.02
-#: Settings of the lead memory between looks at the time.
-_FILLS: Final = 16
+WAKING_S: Final = 0.02
 #: Limits of a device by their names in ``cudaDeviceProp``.
 _PROPERTIES: Final = {
     "max_threads_per_block": "maxThreadsPerBlock",
@@ -99,8 +97,7 @@ class GpuFunction(Function):
         self._device.copy(int(data.ctypes.data), self._symbol(name), data.nbytes, "DeviceToHost")
 
     def launch(self, shape: LaunchShape, arguments: Sequence[Argument]) -> float:
-        self._check(shape)
-        pointers, values = pack_arguments(self.name, arguments, GpuBuffer)
+        pointers, values = self._packed(shape, arguments)
         self._device.works()
         elapsed_ms = self._device.launch(self._function, shape, ctypes.addressof(pointers))
         self._device.works()
@@ -108,8 +105,7 @@ class GpuFunction(Function):
         return elapsed_ms
 
     def enqueue(self, shape: LaunchShape, arguments: Sequence[Argument], count: int = 1) -> None:
-        self._check(shape)
-        pointers, values = pack_arguments(self.name, arguments, GpuBuffer)
+        pointers, values = self._packed(shape, arguments)
         for _ in range(count):
             self._device.enqueue(self._function, shape, ctypes.addressof(pointers))
         del values
@@ -127,7 +123,7 @@ class GpuFunction(Function):
             raise LaunchError(f"{name!r} of {self.name} was used after it was unloaded")
         return int(self._device.call("moduleGetGlobal", self._module, name))
 
-    def _check(self, shape: LaunchShape) -> None:
+    def _packed(self, shape: LaunchShape, arguments: Sequence[Argument]) -> tuple[Any, Any]:
         if self._module is None:
             raise LaunchError(f"{self.name} was launched after it was unloaded")
         if max(shape.grid) >= 2**32:
@@ -136,6 +132,7 @@ class GpuFunction(Function):
         if threads > self._max_threads:
             most = f"at most {self._max_threads} threads in a block, by its registers or its __launch_bounds__"
             raise LaunchError(f"{self.name} takes {most}; the block {shape.block} has {threads}")
+        return pack_arguments(self.name, arguments, GpuBuffer)
 
 
 class GpuCompiler(Compiler):
@@ -170,9 +167,6 @@ class GpuCompiler(Compiler):
             return dataclasses.replace(options, architecture=self._backend.device.describe().architecture)
         except BackendUnavailableError as error:
             raise BackendUnavailableError(f"{error}; to compile without a device, give an architecture") from error
-
-    def expect(self, options: CompileOptions, compilers: int) -> None:  # noqa: ARG002 - each source brings its own
-        self._backend.runtime_compiler().expect(compilers)
 
     def close(self) -> None:
         self._backend.runtime_compiler().close()
@@ -218,12 +212,10 @@ class GpuDevice(Device):
         """Return an attribute of a function by its name in CUDA, without the prefix."""
 
     @abstractmethod
-    def reserve(self, nbytes: int) -> int:
-        """Return the address of new memory; raises :class:`~mptune.errors.OutOfMemoryError`."""
+    def reserve(self, nbytes: int) -> int: ...
 
     @abstractmethod
-    def copy_kind(self, kind: Copy) -> Any:
-        """Return the library's name of a kind of copy."""
+    def copy_kind(self, kind: Copy) -> Any: ...
 
     def open(self) -> None:
         if not self._is_open:
@@ -262,7 +254,7 @@ class GpuDevice(Device):
         architecture = self._backend.common_architecture
         with contextlib.suppress(BackendUnavailableError):
             limits, architecture = self.describe().limits, self.describe().architecture
-        return {**limits, **self._backend.launch_limits, **self._backend.facts(architecture)}
+        return {**limits, **self._backend.facts(architecture)}
 
     def environments(self) -> Sequence[Mapping[str, str]]:
         count, visibility = self._backend.device_count(), self._backend.visibility
@@ -324,14 +316,13 @@ class GpuDevice(Device):
     def wake(self) -> None:
         self.open()
         self.works()
-        while time.monotonic() - self._awake_since < _WAKING_S:
-            for _ in range(_FILLS):
+        while time.monotonic() - self._awake_since < WAKING_S:
+            for _ in range(16):
                 self.fill(self.lead, 0, LEAD_BYTES)
             self.synchronize()
             self.works()
 
     def works(self) -> None:
-        """Note that the device has work now."""
         now = time.monotonic()
         if now - self._worked_at > _IDLE_S:
             self._awake_since = now
@@ -349,8 +340,6 @@ class GpuBackend(Backend):
     flags: ClassVar[tuple[str, ...]]
     #: The Python package that drives devices: its module, its name, and how to install it.
     package: ClassVar[tuple[str, str, str]]
-    #: Further limits of launches, over block and grid.
-    launch_limits: ClassVar[Mapping[str, int]] = {}
     #: Environment variables that select the devices of a process, the one that counts first.
     visibility: ClassVar[tuple[str, ...]]
 
@@ -454,7 +443,6 @@ class RuntimeLibrary:
         self.trouble = f"{name} does not find its {missing}: {hint}" if missing else ""
 
     def compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
-        """Return the code of a source and the compiler's output."""
         program = ctypes.c_void_p()
         # The file name is of the prelude, as a #line directive names the template.
         text = (source.encode(), b"prelude.hpp", ctypes.c_int(0), None, None)

@@ -29,24 +29,22 @@ _NAMES: Final = {
 
 
 def _library_paths(name: str) -> list[str]:
-    """Return files of a ROCm library, first the one that HIP Python loads: two do not mix."""
-    folders = [Path(root) / "lib" for root in (os.environ.get("ROCM_PATH"), "/opt/rocm") if root]
-    return [*_packaged_paths(name), *library_files(folders, name)]
-
-
-def _packaged_paths(name: str) -> list[str]:
-    """Return the file of a ROCm library that HIP Python loads, or those of ROCm's own wheels."""
-    with contextlib.suppress(ImportError):  # not HIP Python 10
+    """Return files of a ROCm library: that of HIP Python first (two do not mix), or those of ROCm's own wheels."""
+    packaged: list[str] = []
+    try:
         from rocm.bindings.util.paths import get_library_path
 
-        return [os.fsdecode(get_library_path(name))]
-    if importlib.util.find_spec("hip") is not None:  # up to 7 it leaves the search to the loader
-        return [f"lib{name}.so"]
-    with contextlib.suppress(ImportError):
-        from rocm_sdk import find_libraries
+        packaged = [os.fsdecode(get_library_path(name))]
+    except ImportError:  # HIP Python up to 7 leaves the search to the loader
+        if importlib.util.find_spec("hip") is not None:
+            packaged = [f"lib{name}.so"]
+        else:
+            with contextlib.suppress(ImportError):
+                from rocm_sdk import find_libraries
 
-        return [str(path) for path in find_libraries(name)]
-    return []
+                packaged = [str(path) for path in find_libraries(name)]
+    folders = [Path(root) / "lib" for root in (os.environ.get("ROCM_PATH"), "/opt/rocm") if root]
+    return [*packaged, *library_files(folders, name)]
 
 
 @functools.cache
@@ -149,8 +147,6 @@ class HipBackend(GpuBackend):
     architecture_flag: ClassVar[str] = "--offload-arch="
     common_architecture: ClassVar[str] = "gfx90a"
     flags: ClassVar[tuple[str, ...]] = ("-std=c++17", "-O3")
-    # HIP counts the threads of an axis in 32 bits.
-    launch_limits: ClassVar[Mapping[str, int]] = {f"max_threads_{axis}": _MOST_THREADS - 1 for axis in "xyz"}
     package: ClassVar[tuple[str, str, str]] = ("hip", "HIP Python", 'pip install "mptune[hip]"')
     device_class: ClassVar[type[GpuDevice]] = HipDevice
     visibility: ClassVar[tuple[str, ...]] = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
@@ -160,7 +156,9 @@ class HipBackend(GpuBackend):
         # Those for fp64 and bf16 as well, and those for 16 bits alone.
         known = {"MFMA": r"gfx9(?:0a|4[012]|50)", "WMMA": r"gfx110[0-3]"}
         found = (units for units, pattern in known.items() if re.fullmatch(pattern, architecture))
-        return {"is_gpu": True, "matrix_units": next(found, "")}
+        # HIP counts the threads of an axis in 32 bits.
+        limits = {f"max_threads_{axis}": _MOST_THREADS - 1 for axis in "xyz"}
+        return {"is_gpu": True, "matrix_units": next(found, ""), **limits}
 
     @staticmethod
     def runtime_compiler() -> RuntimeCompiler:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import itertools
 import math
 import os
@@ -18,14 +17,14 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mptune.backends.addressed import SLOT, AddressBuffer, GuardedMemory, no_argument
+from mptune.backends.addressed import SLOT, AddressBuffer, GuardedMemory, values_of
 from mptune.backends.base import Argument, Availability, Backend, Binary, Device, DeviceInfo, Function, in_words
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import HostCompiler, find_compiler, host_architecture
 from mptune.backends.processor import cache_limits, processor, usable_cores
-from mptune.cpp.build import with_build
 from mptune.errors import LaunchError, OutOfMemoryError
 from mptune.memory import available_memory_bytes, total_memory_bytes
+from mptune.source.flags import with_build
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -146,25 +145,16 @@ class HostFunction(Function):
             return
         raise LaunchError(f"{self.function}: {problem}")
 
-    def _checked(self, arguments: Sequence[Argument]) -> list[int | bytes]:
+    def _checked(self, arguments: Sequence[Argument]) -> list[Any]:
         """Return the values of arguments: addresses, and the bytes of scalars."""
-        import numpy as np
-
         if len(arguments) != len(self._codes):
             raise LaunchError(f"{self.function} has {len(self._codes)} parameters and was given {len(arguments)}")
-        values: list[int | bytes] = []
-        found: int | bytes
-        for i, (argument, code) in enumerate(zip(arguments, self._codes, strict=True)):
-            if isinstance(argument, HostBuffer):
-                found, given = argument.address, -ctypes.sizeof(ctypes.c_void_p)
-            elif isinstance(argument, np.generic) and argument.nbytes <= SLOT:
-                found, given = argument.tobytes(), argument.nbytes
-            else:
-                raise no_argument(self.function, i, argument, HostBuffer)
-            if code != given:
-                wanted = f"a scalar of {code} bytes" if code > 0 else "a host buffer"
-                raise LaunchError(f"parameter {i} of {self.function} is {wanted}, given {in_words(argument)}")
-            values.append(found)
+        values = values_of(self.function, arguments, HostBuffer)
+        given = [len(value) if isinstance(value, bytes) else -ctypes.sizeof(ctypes.c_void_p) for value in values]
+        if given != self._codes:
+            i = next(i for i, code in enumerate(self._codes) if code != given[i])
+            wanted = f"a scalar of {self._codes[i]} bytes" if self._codes[i] > 0 else "a host buffer"
+            raise LaunchError(f"parameter {i} of {self.function} is {wanted}, given {in_words(arguments[i])}")
         return values
 
 
@@ -241,7 +231,8 @@ class HostBackend(Backend):
 
 def _open(function: str, image: bytes) -> ctypes.CDLL:
     """Open a library from memory, by a new path: the loader may still have a library of an equal path."""
-    _load_math_library()
+    with contextlib.suppress(OSError):  # not every library names it; musl has it in its C library
+        ctypes.CDLL("libm.so.6", mode=os.RTLD_NOW | os.RTLD_GLOBAL)
     new = format(next(_OPENED), "b").replace("1", "/.").replace("0", "/")
     try:
         with os.fdopen(os.memfd_create("mptune-kernel", os.MFD_CLOEXEC), "wb") as file:
@@ -250,13 +241,6 @@ def _open(function: str, image: bytes) -> ctypes.CDLL:
             return ctypes.CDLL(f"/proc/self/fd{new}/{file.fileno()}", mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
         raise LaunchError(f"the library of {function} cannot be opened: {error}") from error
-
-
-@functools.cache
-def _load_math_library() -> None:
-    """Load the math library for all binaries, as not every one names it; musl has it in its C library."""
-    with contextlib.suppress(OSError):
-        ctypes.CDLL("libm.so.6", mode=os.RTLD_NOW | os.RTLD_GLOBAL)
 
 
 def _close(library: ctypes.CDLL) -> None:

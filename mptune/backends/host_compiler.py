@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +27,10 @@ from mptune.backends.base import Binary, CompileOptions, Compiler, compile_cache
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.processes import ChildGroup, output_of
 from mptune.backends.processor import processor
-from mptune.cpp.build import build_in
-from mptune.cpp.headers import with_headers
-from mptune.cpp.prelude import prelude
+from mptune.cpp.prelude import prelude, with_headers
 from mptune.errors import BackendUnavailableError, CompileError, MptuneError, UnknownNameError
 from mptune.paths import is_own, own_folder
+from mptune.source.flags import build_in
 
 #: In the order they are looked for.
 COMPILERS: Final = ("g++", "clang++", "zig")
@@ -153,13 +152,12 @@ class HostCompiler(Compiler):
         return self._program or find_compiler()
 
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
-        return self._cached(source, function, options, self._library)
+        return self._cached(source, function, options, LIBRARY)
 
     def listing(self, source: str, function: str, options: CompileOptions) -> str:
         """Return the assembly of a kernel without that of the runtime, which is the same for all."""
         options = dataclasses.replace(options, flags=("-DMPTUNE_RUNTIME_APART=1", *options.flags), timeout_s=60.0)
-        made = self._cached(source, function, options, lambda job, text: job.made(*job.assemble(text), ASSEMBLY))
-        return str(made.image.decode())
+        return str(self._cached(source, function, options, ASSEMBLY).image.decode())
 
     def flags(self, options: CompileOptions) -> tuple[str, ...]:
         """Return all flags of a source that names none itself."""
@@ -185,33 +183,27 @@ class HostCompiler(Compiler):
     def close(self) -> None:
         self._processes.close()
 
-    def _cached(
-        self, source: str, function: str, options: CompileOptions, compile_in: Callable[[_Job, str], tuple[bytes, str]]
-    ) -> Binary:
+    def _cached(self, source: str, function: str, options: CompileOptions, output: str) -> Binary:
         build = build_in(source)  # a source may name its compiler
         program = find_compiler(build.compiler) if build.compiler else self.program
         flags = program.flags(options.architecture, (*self._flags, *options.flags, *build.flags))
 
         def compile_one() -> tuple[bytes, str]:
             with self._cache.workspace() as folder:
-                return compile_in(_Job(self._processes, program, function, flags, options.timeout_s, folder), source)
+                job = _Job(self._processes, program, function, flags, options.timeout_s, folder)
+                if output == ASSEMBLY:
+                    return job.assembly(source)
+                body = source.removeprefix(prelude())
+                # The runtime does not link to a source without a kernel.
+                is_usual = body != source and "MPTUNE_HOST_ENTRY(" in body
+                if is_usual and (made := self._precompiled(program, flags)) is not None:
+                    return job.library(body, ["-include", str(made[0])], [str(made[2])])
+                return job.library(source)
 
         key = [program.version, *program.command, processor().fingerprint, *flags, with_headers(source, flags)]
         return compile_cached(self._cache, key, function, compile_one)
 
-    def _library(self, job: _Job, source: str) -> tuple[bytes, str]:
-        """Return the shared library and the compiler's output."""
-        made = self._precompiled(job.program, job.flags) if source.startswith(prelude()) else None
-        if made is not None:
-            header, _, runtime = map(str, made)
-            status, log = job.run(source.removeprefix(prelude()), ["-include", header], [runtime])
-            # A runtime that is damaged does not link.
-            if status == 0 or runtime not in log:
-                return job.made(status, log)
-        return job.made(*job.run(source))
-
     def _precompiled(self, program: Program, flags: Sequence[str]) -> _Prelude | None:
-        """Return the files that stand for the prelude, made if need be; None if there are none."""
         if program.family != "gcc" or not switch("MPTUNE_PRECOMPILED_PRELUDE"):
             return None
         common = [flag for flag in flags[: flags.index("-x")] if flag not in ("-shared", "-nostdlib")]
@@ -257,23 +249,24 @@ class _Job:
     timeout_s: float
     folder: Path
 
-    def run(self, text: str, header: Sequence[str] = (), runtime: Sequence[str] = ()) -> tuple[int, str]:
-        """Compile to assembly, in which the arithmetic is counted, and make a library of that."""
-        status, log = self.assemble(text, header)
-        if status != 0:
-            return status, log
+    def library(self, text: str, header: Sequence[str] = (), runtime: Sequence[str] = ()) -> tuple[bytes, str]:
+        """Return a library, followed by the counts of its arithmetic, and the compiler's output."""
+        assembly, log = self.assembly(text, header)
         source = self.flags.index(_SOURCE[0])
         before, libraries = self.flags[:source], self.flags[source + len(_SOURCE) :]
-        status, linked = self.execute("", [*before, str(self.folder / ASSEMBLY), *runtime, *libraries], LIBRARY)
-        return status, log + linked
+        log += self.execute("", [*before, str(self.folder / ASSEMBLY), *runtime, *libraries], LIBRARY)
+        counted = assembly.decode(errors="replace")
+        counts = len(_ON_VECTORS.findall(counted)), len(_ON_NUMBERS.findall(counted))
+        return (self.folder / LIBRARY).read_bytes() + b"\nmptune arithmetic: %d %d\n" % counts, log
 
-    def assemble(self, text: str, header: Sequence[str] = ()) -> tuple[int, str]:
-        """Compile a text to assembly; return the compiler's exit status and output."""
+    def assembly(self, text: str, header: Sequence[str] = ()) -> tuple[bytes, str]:
+        """Return the assembly of a text and the compiler's output."""
         flags = (flag for flag in self.flags[: self.flags.index(_SOURCE[0])] if flag != "-shared")
-        return self.execute(text, [*header, "-S", *flags, *_SOURCE], ASSEMBLY)
+        log = self.execute(text, [*header, "-S", *flags, *_SOURCE], ASSEMBLY)
+        return (self.folder / ASSEMBLY).read_bytes(), log
 
-    def execute(self, text: str, flags: Sequence[str], output: str) -> tuple[int, str]:
-        """Run the compiler; return its exit status and output."""
+    def execute(self, text: str, flags: Sequence[str], output: str) -> str:
+        """Run the compiler and return its output; raises a :class:`CompileError`."""
         folder, label = str(self.folder), self.program.label
         environment = {**os.environ, "TMPDIR": folder, "LC_ALL": "C"}
         if self.program.family == "zig":
@@ -287,29 +280,16 @@ class _Job:
             raise CompileError(f"{label} did not finish {self.function} within {self.timeout_s:g} s") from None
         except OSError as error:
             raise CompileError(f"{label} could not be started: {error}") from error
-        return status, _SOURCE_NAME.sub(self.function, log)
-
-    def made(self, status: int, log: str, output: str = LIBRARY) -> tuple[bytes, str]:
-        """Return the compiler's result, a library followed by the note of its arithmetic, and its output.
-
-        Raises:
-            CompileError: there is none.
-        """
-        result = self.folder / output
-        if status == 0 and result.exists():
-            image = result.read_bytes()
-            if output == LIBRARY:
-                text = (self.folder / ASSEMBLY).read_text(errors="replace")
-                counts = len(_ON_VECTORS.findall(text)), len(_ON_NUMBERS.findall(text))
-                image += b"\nmptune arithmetic: %d %d\n" % counts
-            return image, log
+        log = _SOURCE_NAME.sub(self.function, log)
+        if status == 0 and (self.folder / output).exists():
+            return log
         if status < 0:
             how = f"crashed on {self.function} ({signal.Signals(-status).name})"
         elif _CRASH.search(log):
             how = f"crashed on {self.function} (internal compiler error)"
         else:
             how = f"rejected {self.function} (exit status {status})"
-        raise CompileError(f"{self.program.label} {how}\n{excerpt(log)}".rstrip())
+        raise CompileError(f"{label} {how}\n{excerpt(log)}".rstrip())
 
 
 # -- settings --------------------------------------------------------------------------------------

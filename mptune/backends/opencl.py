@@ -24,29 +24,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from mptune.backends.addressed import GuardedMemory, no_argument
+from mptune.backends.addressed import Copy, GuardedMemory, MemoryBuffer, values_of
 from mptune.backends.base import (
     Argument,
     Availability,
     Backend,
     Binary,
-    Buffer,
     CompileOptions,
     Compiler,
     Device,
     DeviceInfo,
     Function,
-    check_array,
-    check_part,
     compile_cached,
     excerpt,
-    in_words,
 )
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.gpu import LEAD_BYTES, axis_limits
+from mptune.backends.gpu import LEAD_BYTES, WAKING_S, axis_limits
 from mptune.backends.processes import CompilerProcesses, output_of
 from mptune.backends.processor import cache_limits, processor
-from mptune.cpp.headers import with_headers
+from mptune.cpp.prelude import with_headers
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
 from mptune.paths import cache_folder, own_folder, write_whole
 
@@ -58,22 +54,17 @@ if TYPE_CHECKING:
 #: Selects the device, by any part of its platform's and its own name, and after # by its place among several.
 _CHOICE: Final = "MPTUNE_OPENCL_DEVICE"
 _INSTALL: Final = 'pip install "mptune[opencl]"'
-#: Where the system's drivers are named.
-_SYSTEM_DRIVERS: Final = Path("/etc/OpenCL/vendors")
 _EXTENSION: Final = "cl_ext_cxx_for_opencl"
 _STANDARD: Final = "-cl-std=CLC++2021"
 #: Selects the compiler of templates: "driver" or "clang"; by default clang where the driver has none.
 _COMPILER: Final = "MPTUNE_OPENCL_COMPILER"
-#: Flags that allow other results than the source's.
-_RELAXING: Final = frozenset(
-    f"-cl-{name}"
-    for name in ("mad-enable", "no-signed-zeros", "finite-math-only", "unsafe-math-optimizations", "fast-relaxed-math")
+#: A flag that allows other results than the source's.
+_RELAXING: Final = re.compile(
+    "-cl-(mad-enable|no-signed-zeros|finite-math-only|unsafe-math-optimizations|fast-relaxed-math)"
 )
 #: Kernels are written for blocks as large as CUDA's; indices have 32 bits.
 _MOST_THREADS: Final = 1024
 _MOST_BLOCKS: Final = 2**31 - 1
-#: Seconds of work until the clocks of an idle GPU are up.
-_WAKING_S: Final = 0.02
 
 
 # -- finding a device ----------------------------------------------------------------------------
@@ -106,7 +97,7 @@ def _name_intel_runtime() -> None:
         return
     # ocl-icd, which PyOpenCL's wheels have, takes it in place of the system's: give it a folder that names all of them.
     os.environ["OCL_ICD_VENDORS"] = library
-    texts = {path.name: path.read_bytes() for path in sorted(_SYSTEM_DRIVERS.glob("*.icd"))}
+    texts = {path.name: path.read_bytes() for path in sorted(Path("/etc/OpenCL/vendors").glob("*.icd"))}
     if texts and (kept := cache_folder("opencl")) is not None:
         with contextlib.suppress(OSError):
             folder = own_folder(kept)
@@ -168,7 +159,6 @@ def _offline(device: Any) -> Offline | None:
 
 
 def _spirv_versions(device: Any) -> list[tuple[int, int]]:
-    """Return the versions of SPIR-V that a device takes."""
     with contextlib.suppress(_pyopencl().Error):  # before OpenCL 2.1
         return [(int(a), int(b)) for a, b in re.findall(r"SPIR-V_(\d+)\.(\d+)", str(device.il_version))]
     return []
@@ -192,7 +182,6 @@ class Offline:
     version: str  #: the first line of clang's --version
 
     def compile(self, source: str, function: str, flags: Sequence[str], device: Any) -> tuple[bytes, str]:
-        """Return a source as SPIR-V, and clang's output."""
         missing = [name for name in _OPTIONAL_FEATURES if name not in device.extensions.split()]
         lacking = [*missing, *(["__opencl_c_fp64"] if "cl_khr_fp64" in missing else [])]
         without = [word for name in lacking for word in ("-Xclang", f"-cl-ext=-{name}")]
@@ -221,18 +210,13 @@ def find_offline() -> Offline | None:
 
 
 def _line_with(word: str, program: str) -> str:
-    """Return the first line of a program's --version that has a word in it."""
     return next((line for line in output_of([program, "--version"])[1].splitlines() if word in line), "")
 
 
 def _run(command: Sequence[str], text: str, function: str) -> str:
-    name = Path(command[0]).name
-    try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise CompileError(f"{name} cannot be run: {error}") from None
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise CompileError(f"{name} rejected {function}\n{excerpt(done.stderr)}".rstrip())
+        raise CompileError(f"{Path(command[0]).name} rejected {function}\n{excerpt(done.stderr)}".rstrip())
     return done.stderr
 
 
@@ -251,7 +235,6 @@ class _DriverCompiler:
             self._cl.Program(self._context, "__kernel void nothing() {}").build()
 
     def compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
-        """Return the driver's binary of a source and the compiler's output."""
         cl, printed = self._cl, ""
         code: str | bytes = source
         if self._offline is not None:
@@ -315,7 +298,7 @@ class OpenclCompiler(Compiler):
             # Intel's driver for processors does not compile a long chain of inlined roundings.
             if _is_processor(device) and "Intel" in device.platform.vendor:
                 flags.append("-DMPTUNE_CALLS_ROUNDINGS=1")
-        if not _RELAXING.isdisjoint(options.flags):
+        if any(map(_RELAXING.fullmatch, options.flags)):
             flags.append("-DMPTUNE_RELAXED=1")
         return (*flags, *options.flags)
 
@@ -325,9 +308,6 @@ class OpenclCompiler(Compiler):
             offline = _offline(_find_device())
             return {} if offline is None else {"clang": offline.version}
         return {}
-
-    def expect(self, options: CompileOptions, compilers: int) -> None:  # noqa: ARG002 - each source brings its own
-        self._processes.expect(compilers)
 
     def paused(self) -> AbstractContextManager[None]:
         return self._processes.paused() if _is_processor(_find_device()) else contextlib.nullcontext()
@@ -350,7 +330,6 @@ def _is_processor(device: Any) -> bool:
 
 
 def _sensors(device: Any) -> str:
-    """Return the source of a device's energy and clocks; empty without one."""
     if _is_processor(device):
         return "processor"
     known = {"nvml": "NVIDIA", "amd-smi": "ADVANCED MICRO DEVICES|AMD|RADEON"}
@@ -381,75 +360,23 @@ def _code(cl: Any, error: Any) -> str:
     return str(cl.status_code.to_string(error.code, "status %d"))
 
 
-class OpenclBuffer(Buffer):
+class OpenclBuffer(MemoryBuffer):
     """A memory object, or some bytes of one."""
 
-    def __init__(self, device: OpenclDevice, nbytes: int, whole: OpenclBuffer | None = None, offset: int = 0) -> None:
-        self.nbytes = nbytes
-        self._device, self._whole, self._offset = device, whole, offset
-        self._memory = device.reserve(nbytes) if whole is None else None
-        #: The argument of kernels; of a part, made for its first launch.
-        self._given = self._memory
-
-    def write(self, data: NDArray[Any]) -> None:
-        check_array(self, data)
-        self._copy(self._of_whole(), _as_bytes(data), dst_offset=self._offset)
-
-    def read(self, data: NDArray[Any]) -> None:
-        check_array(self, data)
-        self._copy(_as_bytes(data), self._of_whole(), src_offset=self._offset)
-
-    def copy_from(self, other: Buffer) -> None:
-        if not isinstance(other, OpenclBuffer) or other.nbytes != self.nbytes:
-            raise LaunchError(f"a buffer of {self.nbytes} bytes cannot be copied from {in_words(other)}")
-        source, target = other._of_whole(), self._of_whole()
-        self._copy(target, source, byte_count=self.nbytes, src_offset=other._offset, dst_offset=self._offset)
-
-    def fill(self, byte: int) -> None:
-        import numpy as np
-
-        memory, device = self._of_whole(), self._device
-        if self.nbytes:
-            with device.failing("a buffer cannot be filled"):
-                device.cl.enqueue_fill_buffer(device.queue, memory, np.uint8(byte), self._offset, self.nbytes)
-
-    def part(self, offset: int, nbytes: int) -> OpenclBuffer:
-        check_part(self, offset, nbytes)
-        # There is no sub-buffer of a sub-buffer: it is one of the whole.
-        return OpenclBuffer(self._device, nbytes, self._whole or self, self._offset + offset)
-
-    def free(self) -> None:
-        if self._memory is not None:
-            self._memory.release()
-            self._memory = self._given = None
+    def __init__(self, device: OpenclDevice, nbytes: int) -> None:
+        super().__init__(device, nbytes)
+        self._device = device
 
     def for_kernel(self) -> Any:
         """Return the argument of a kernel; raises a :class:`LaunchError` for a part that is not aligned."""
-        memory = self._of_whole()
-        if self._given is None:
-            alignment = self._device.handle.mem_base_addr_align // 8
-            if self._offset % alignment:
-                raise LaunchError(f"a part of a buffer at byte {self._offset} is not aligned to {alignment} bytes")
-            with self._device.failing("a part of a buffer cannot be launched on"):
-                flags = self._device.cl.mem_flags.READ_WRITE
-                self._given = memory.get_sub_region(self._offset, max(self.nbytes, 1), flags)
-        return self._given
-
-    def _of_whole(self) -> Any:
-        memory = (self._whole or self)._memory
-        if memory is None:
-            raise LaunchError(f"a buffer of {self.nbytes} bytes was used after it was freed")
-        return memory
-
-    def _copy(self, target: Any, source: Any, **where: int) -> None:
-        if self.nbytes:
-            with self._device.failing("a buffer cannot be copied"):
-                self._device.cl.enqueue_copy(self._device.queue, target, source, **where)
-
-
-def _as_bytes(data: NDArray[Any]) -> NDArray[Any]:
-    """Return a contiguous array as its bytes, as PyOpenCL does not know every type."""
-    return data.reshape(-1).view("u1")
+        if self._whole is None:
+            return self.start
+        alignment = self._device.handle.mem_base_addr_align // 8
+        if self.offset % alignment:
+            raise LaunchError(f"a part of a buffer at byte {self.offset} is not aligned to {alignment} bytes")
+        with self._device.failing("a part of a buffer cannot be launched on"):
+            flags = self._device.cl.mem_flags.READ_WRITE
+            return self.start.get_sub_region(self.offset, max(self.nbytes, 1), flags)
 
 
 class OpenclFunction(Function):
@@ -464,6 +391,7 @@ class OpenclFunction(Function):
             self._program: Any = cl.Program(device.context, [handle], [binary.image]).build()
             self._kernel: Any = cl.Kernel(self._program, self.name)
             self._parameters = int(self._kernel.num_args)
+            self._values: list[Any] = []
             of_group = cl.kernel_work_group_info.WORK_GROUP_SIZE
             self._max_threads = min(_MOST_THREADS, self._kernel.get_work_group_info(of_group, handle))
 
@@ -496,10 +424,9 @@ class OpenclFunction(Function):
 
     def unload(self) -> None:
         self._program = self._kernel = None
+        self._values = []
 
     def _prepare(self, shape: LaunchShape, arguments: Sequence[Argument]) -> None:
-        import numpy as np
-
         if self._program is None:
             raise LaunchError(f"{self.name} was launched after it was unloaded")
         threads = math.prod(shape.block)
@@ -507,18 +434,12 @@ class OpenclFunction(Function):
             raise LaunchError(f"{self.name} takes at most {self._max_threads} threads in a block, not {threads}")
         if max(shape.grid) > _MOST_BLOCKS:
             raise LaunchError(f"the grid {shape.grid} of {self.name} has more than {_MOST_BLOCKS} blocks along an axis")
-        values: list[Any] = []
-        for i, argument in enumerate(arguments):
-            if isinstance(argument, OpenclBuffer):
-                values.append(argument.for_kernel())
-            elif isinstance(argument, np.generic):
-                values.append(argument.tobytes())
-            else:
-                raise no_argument(self.name, i, argument, OpenclBuffer)
+        values = values_of(self.name, arguments, OpenclBuffer)
         if self._parameters == len(values) + 1:  # dynamic shared memory is the last one
             values.append(self._device.cl.LocalMemory(max(shape.shared_bytes, 1)))
         if self._parameters != len(values):
             raise LaunchError(f"{self.name} has {self._parameters} parameters, given {len(arguments)}")
+        self._values = values  # parts are memory objects of their own, which have to live as long as the launch
         for i, value in enumerate(values):
             with self._device.failing(f"parameter {i} of {self.name}"):
                 self._kernel.set_arg(i, value)
@@ -578,7 +499,6 @@ class OpenclDevice(Device):
             raise LaunchError(f"{what}: {_code(cl, error)}") from error
 
     def reserve(self, nbytes: int) -> Any:
-        """Return a new memory object."""
         flags = self.cl.mem_flags.READ_WRITE
         memory: Any = None
         if _is_processor(self.handle):
@@ -589,6 +509,30 @@ class OpenclDevice(Device):
             flags |= self.cl.mem_flags.USE_HOST_PTR
         with self.failing(f"{nbytes} bytes were asked for"):
             return self.cl.Buffer(self.context, flags, size=0 if memory else max(nbytes, 1), hostbuf=memory)
+
+    def release(self, start: Any) -> None:
+        start.release()
+
+    def copy(self, target: Any, source: Any, nbytes: int, kind: Copy = "DeviceToDevice") -> None:
+        if not nbytes:
+            return
+        where = {"byte_count": nbytes} if kind == "DeviceToDevice" else {}
+        if kind == "HostToDevice":
+            source = (ctypes.c_ubyte * nbytes).from_address(source)
+        else:
+            source, where["src_offset"] = source
+        if kind == "DeviceToHost":
+            target = (ctypes.c_ubyte * nbytes).from_address(target)
+        else:
+            target, where["dst_offset"] = target
+        with self.failing("a buffer cannot be copied"):
+            self.cl.enqueue_copy(self.queue, target, source, **where)
+
+    def fill(self, target: Any, byte: int, nbytes: int) -> None:
+        memory, offset = target
+        if nbytes:
+            with self.failing("a buffer cannot be filled"):
+                self.cl.enqueue_fill_buffer(self.queue, memory, bytes([byte]), offset, nbytes)
 
     def describe(self) -> DeviceInfo:
         return self._info
@@ -645,17 +589,15 @@ class OpenclDevice(Device):
         return _identity(_find_device())
 
     def environments(self) -> Sequence[Mapping[str, str]]:
-        """Return how a process selects each of the devices with the name of this process's device."""
         name = _name_of(_find_device())
         # A name may be part of another one, which then counts in :func:`_find_device`.
         matching = [found for found in map(_name_of, _devices()) if name.lower() in found.lower()]
         return [{_CHOICE: f"{name}#{i}"} for i, found in enumerate(matching) if found == name]
 
     def wake(self) -> None:
-        """Keep an idle GPU at work until its clocks are up."""
         if not _is_processor(_find_device()):
             work = self.allocate(LEAD_BYTES)
-            until = time.monotonic() + _WAKING_S
+            until = time.monotonic() + WAKING_S
             while time.monotonic() < until:
                 work.fill(0)
                 self.queue.finish()

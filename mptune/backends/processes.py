@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import importlib
 import os
 import signal
@@ -26,79 +27,56 @@ from mptune.errors import CompileError, MptuneError
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-__all__ = ["Child", "ChildEnded", "ChildGroup", "CompilerProcesses", "PythonChild", "in_words", "output_of"]
-
 #: Seconds that a child may take to end after it has closed its connection.
 _LEAVING_S: Final = 10.0
-#: Seconds between checks of whether a child has ended: copies of it may keep its connection open.
-_LOOKING_S: Final = 0.25
 
 # -- ending with the parent ------------------------------------------------------------------------
 
-#: Reads lines with all groups there are until the parent is gone. No signal but SIGKILL ends it before.
+#: Reads a group to kill, or minus one that has ended, from each line until the parent is gone. Only SIGKILL ends it
+#: before.
 _KEEP: Final = """
 import os, signal
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-line = b""
-for line in open(0, "rb"):
-    pass
-for group in line.split():
+groups = set()
+for number in map(int, open(0, "rb")):
+    if number > 0:
+        groups.add(number)
+    else:
+        groups.discard(-number)
+for group in groups:
     try:
-        os.killpg(int(group), signal.SIGKILL)
+        os.killpg(group, signal.SIGKILL)
     except OSError:
         pass
 """
+_keeping: Final = threading.Lock()
 
 
-class _Keeper:
-    """The process that kills the children of this one when it ends; started with the first child."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._groups: set[int] = set()
-        self._pipe = -1
-
-    def add(self, group: int) -> None:
-        with self._lock:
-            self._groups.add(group)
-            self._tell()
-
-    def discard(self, group: int) -> None:
-        with self._lock:
-            self._groups.discard(group)
-            self._tell()
-
-    def close(self) -> None:
-        if self._pipe >= 0:
-            os.close(self._pipe)
-
-    def _tell(self) -> None:
-        line = f"{' '.join(map(str, self._groups))}\n".encode()
-        try:
-            os.write(self._pipe, line)
-        except OSError:  # not started yet, or killed
-            self.close()
-            theirs, self._pipe = os.pipe()
-            outputs = [(os.POSIX_SPAWN_OPEN, output, os.devnull, os.O_WRONLY, 0) for output in (1, 2)]
-            actions = [(os.POSIX_SPAWN_DUP2, theirs, 0), *outputs]
-            command = [sys.executable, "-I", "-S", "-c", _KEEP]
-            try:
-                os.posix_spawn(sys.executable, command, os.environ, file_actions=actions, setsid=True)
-            finally:
-                os.close(theirs)
-            os.write(self._pipe, line)
+@functools.cache
+def _keeper() -> int:
+    """Start the process that kills the children of this one when it ends; return the pipe that it reads."""
+    theirs, pipe = os.pipe()
+    outputs = [(os.POSIX_SPAWN_OPEN, output, os.devnull, os.O_WRONLY, 0) for output in (1, 2)]
+    command = [sys.executable, "-I", "-S", "-c", _KEEP]
+    with os.fdopen(theirs):
+        actions = [(os.POSIX_SPAWN_DUP2, theirs, 0), *outputs]
+        os.posix_spawn(sys.executable, command, os.environ, file_actions=actions, setsid=True)
+    return pipe
 
 
-_keeper = _Keeper()
+def _tell_keeper(number: int) -> None:
+    with _keeping:
+        os.write(_keeper(), b"%d\n" % number)
 
 
 def _forget_after_fork() -> None:
-    global _keeper
-    _keeper.close()  # a fork has no children yet, and must not hold up the keeper of its parent
-    _keeper = _Keeper()
+    if _keeper.cache_info().currsize:
+        os.close(_keeper())  # a fork has no children yet, and must not hold up the keeper of its parent
+        _keeper.cache_clear()
+    _keeping.release()
 
 
-os.register_at_fork(after_in_child=_forget_after_fork)
+os.register_at_fork(before=_keeping.acquire, after_in_parent=_keeping.release, after_in_child=_forget_after_fork)
 
 # -- one child -------------------------------------------------------------------------------------
 
@@ -138,7 +116,7 @@ class Child(subprocess.Popen[bytes]):
     def __init__(self, command: Sequence[str], **options: Any) -> None:
         super().__init__(command, **{"stdin": subprocess.DEVNULL, **options}, start_new_session=True)
         try:
-            _keeper.add(self.pid)
+            _tell_keeper(self.pid)
         except OSError:  # without a keeper it could outlive this process
             self.kill()
             raise
@@ -152,7 +130,7 @@ class Child(subprocess.Popen[bytes]):
         """End the process and everything it started."""
         self.signal(signal.SIGKILL)
         self.wait()
-        _keeper.discard(self.pid)
+        _tell_keeper(-self.pid)
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
                 with contextlib.suppress(OSError):
@@ -229,7 +207,8 @@ class PythonChild(Child):
             while True:
                 is_over = self.poll() is not None
                 left_s = deadline - time.monotonic()
-                if self._connection.poll(max(0.0, min(left_s, _LOOKING_S))):
+                # A child that has ended is looked for, as copies of it may keep its connection open.
+                if self._connection.poll(max(0.0, min(left_s, 0.25))):
                     return self._connection.recv()
                 if is_over:
                     raise EOFError
@@ -295,9 +274,6 @@ class ChildGroup:
         self._paused_s = 0.0
         self._closed = False
 
-    def __len__(self) -> int:
-        return len(self._running)
-
     def run(
         self, command: Sequence[str], *, text: str, environment: Mapping[str, str], folder: str, timeout_s: float
     ) -> tuple[int, str]:
@@ -328,7 +304,6 @@ class ChildGroup:
             return child
 
     def end(self, child: Child) -> None:
-        """End a process with what it started, if it has not ended."""
         child.kill()
         with self._may_start:
             self._running.discard(child)
@@ -370,7 +345,6 @@ class ChildGroup:
             self._may_start.notify_all()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to every process and everything it started."""
         for child in list(self._running):
             child.signal(number)
 
@@ -461,11 +435,6 @@ class CompilerProcesses:
         with self._lock:
             while self._idle:
                 self._processes.end(self._idle.pop())
-
-    def expect(self, compilations: int) -> None:
-        """Start processes for so many compilations at a time, without waiting for them."""
-        with self._lock:
-            self._idle += [self._start() for _ in range(compilations - len(self._processes))]
 
     def paused(self) -> AbstractContextManager[None]:
         """Hold up all compilations for the length of a block."""

@@ -19,7 +19,6 @@ from mptune.accuracy.metrics import ErrorMetric
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import options_of
-from mptune.cpp.build import Build
 from mptune.cpp.prelude import prelude
 from mptune.data.data import compute_references, make_inputs
 from mptune.emit.common import (
@@ -45,6 +44,7 @@ from mptune.measure.answers import with_reference
 from mptune.measure.buffers import run_once
 from mptune.measure.program import CONVERSION, Program, size_names
 from mptune.precision import PRECISIONS
+from mptune.source.flags import Build
 from mptune.space.configuration import Configuration
 
 __all__ = ["emit_application"]

@@ -13,7 +13,6 @@ from typing import Any, Final
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Recorded, options_of
 from mptune.backends.host_compiler import LLVM_FLAGS, ROUNDS, X86_FLAGS
-from mptune.cpp.build import Build, build_of, compilers_of
 from mptune.emit.winner import Winner
 from mptune.errors import MptuneError
 from mptune.paths import write_whole
@@ -22,6 +21,7 @@ from mptune.results.objective import Objective
 from mptune.results.trial import Trial
 from mptune.results.unseen import in_words
 from mptune.run import Run, json_document
+from mptune.source.flags import Build, build_of, compilers_of
 from mptune.source.loading import edited, remarks
 
 __all__ = [

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from mptune import __version__
 from mptune.backends.base import options_of
-from mptune.cpp.build import Build, build_of
 from mptune.cpp.prelude import prelude
 from mptune.emit.common import MARK, host_command, write_files
 from mptune.emit.sizes import free_sizes, opened, said_in_cpp
@@ -30,6 +29,7 @@ from mptune.kernel import Kernel, Sizes, Tunable
 from mptune.kernel.tunable import parsed
 from mptune.results.unseen import CONFIDENCE
 from mptune.run import json_document
+from mptune.source.flags import Build, build_of
 from mptune.space.configuration import Configuration
 from mptune.wisdom import Candidate, Chooser, KernelWisdom, Wisdom, budget_of, kernel_of
 from mptune.wisdom.error_growth import REACH

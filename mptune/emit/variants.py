@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mptune.cpp.headers import include_lines
-from mptune.cpp.prelude import prelude
+from mptune.cpp.prelude import include_lines, prelude
 from mptune.emit.common import INTEGERS, as_a_file
 from mptune.emit.sizes import Opened, conditions, formula, what_has_to_hold
 from mptune.kernel import Argument, Kernel, Role, Sizes

@@ -13,7 +13,6 @@ import numpy as np
 from mptune import __version__
 from mptune.backends.opencl import OpenclBackend
 from mptune.backends.opencl_dialect import as_opencl
-from mptune.cpp.build import build_of
 from mptune.cpp.prelude import prelude
 from mptune.emit.application import emit_application
 from mptune.emit.common import (
@@ -33,6 +32,7 @@ from mptune.emit.winner import Winner, select
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Argument, Kernel, Role, Tunable
 from mptune.run import Run
+from mptune.source.flags import build_of
 from mptune.source.loading import sizes_of, tunable_of_run
 
 __all__ = ["describe", "emit", "emit_all_devices", "winner_of"]

@@ -16,8 +16,7 @@ from mptune.accuracy.evaluate import Metrics, all_metrics
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
-from mptune.cpp.build import compilers_of, on_host
-from mptune.cpp.headers import with_headers
+from mptune.cpp.prelude import with_headers
 from mptune.data import Draw
 from mptune.errors import MptuneError, TemplateError
 from mptune.kernel import Kernel, Sizes, Tunable
@@ -30,6 +29,7 @@ from mptune.measure.rounds import VISIT, Finished
 from mptune.measure.timing import TimingPlan
 from mptune.measure.worker import Job, Limits, WorkerDied, definition_of
 from mptune.results.trial import Status, Trial
+from mptune.source.flags import compilers_of, on_host
 from mptune.source.render import cited, included_headers, render, template_hash
 from mptune.space.configuration import Configuration
 

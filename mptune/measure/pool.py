@@ -62,7 +62,6 @@ class Pool:
         if self._ready is None:
             starting = [self._evaluating.submit(worker.start) for worker in self._workers]
             if self._compilers:
-                self._backend.compiler.expect(self._job.options, self._compilers)
                 self._compiling = ThreadPoolExecutor(self._compilers, thread_name_prefix="compile ahead")
             try:
                 ready = [future.result() for future in starting]

@@ -105,7 +105,6 @@ def declared_types(kernel: Kernel, configuration: Configuration, sizes: Sizes) -
 
 
 def _type_of(kernel: Kernel, argument: Argument, configuration: Configuration) -> tuple[str, str]:
-    """Return the type of an argument's elements in C++ and as a definition calls it."""
     chosen = kernel.precision_of(argument, configuration)
     if chosen is not None:
         return chosen.cpp, chosen.name

@@ -41,20 +41,16 @@ def lints(kernel: Kernel, sizes: Sizes, space: SearchSpace, chosen: Sequence[Con
 
     A configuration that does not render is skipped: its compilation reports the error.
     """
-    bodies = list(_bodies(kernel, sizes, chosen))
+    bodies: list[_Body] = []
+    for configuration in chosen:
+        with contextlib.suppress(MptuneError):
+            lines = template_lines(kernel, configuration, sizes)
+            bodies.append((render_body(kernel, configuration, sizes), lines))
     return (*_misordered(kernel, bodies[:1]), *_widening(bodies), *_unused(kernel, sizes, space, chosen))
 
 
 #: A rendered template, and for each of its lines the template and the line that it comes from.
 _Body = tuple[str, list[tuple[str, int]]]
-
-
-def _bodies(kernel: Kernel, sizes: Sizes, chosen: Sequence[Configuration]) -> Iterator[_Body]:
-    for configuration in chosen:
-        with contextlib.suppress(MptuneError):
-            body = render_body(kernel, configuration, sizes)
-            printed = [("what mptune render prints", line) for line in range(1, body.count("\n") + 2)]
-            yield body, template_lines(kernel, configuration, sizes) or printed
 
 
 def _misordered(kernel: Kernel, bodies: Sequence[_Body]) -> Iterator[str]:
@@ -93,7 +89,6 @@ def _widening(bodies: Sequence[_Body]) -> Iterator[str]:
 
 
 def _unused(kernel: Kernel, sizes: Sizes, space: SearchSpace, chosen: Sequence[Configuration]) -> Iterator[str]:
-    """Name the parameters that change nothing a configuration consists of."""
     used = {argument.precision for argument in kernel.arguments}
     used.update(*(constraint.names for constraint in space.constraints))
     for what in ("grid", "block", "shared_bytes"):

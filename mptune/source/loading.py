@@ -144,8 +144,8 @@ def tunable_of_run(
         KernelError: the definition is not found, is not the one the run was made with, or is of another kind.
         UnknownNameError: no bundled kernel has the name given.
     """
-    from mptune.cpp.build import COMPILER, FLAGS, with_build
     from mptune.kernel import Application, Kernel, Tunable
+    from mptune.source.flags import COMPILER, FLAGS, with_build
 
     what = "application" if info.is_of_application else "kernel"
     if kind is not None and issubclass(kind, Application) != info.is_of_application:
@@ -265,8 +265,13 @@ def _load_file(path: Path) -> Tunable:
     reference = path.parent.parent / "references" / path.name
     version = tuple(file.stat().st_mtime_ns for file in (path, reference) if file.is_file())
     found = _only_one(_run_file(path), path)
-    beside = {} if found.reference is not None else {"reference": _reference_in(reference)}
-    found = found.changed(path=path, **beside)
+    beside: dict[str, Any] = {"path": path}
+    if found.reference is None and reference.is_file():
+        beside["reference"] = getattr(_run_file(reference), "reference", None)
+        if not callable(beside["reference"]):
+            where = f"{reference.name} in the folder 'references'"
+            raise KernelError(f"{where} defines no function 'reference(inputs, size)'")
+    found = found.changed(**beside)
     _versions[found] = version
     return found
 
@@ -296,15 +301,6 @@ def _only_one(module: ModuleType, path: Path) -> Tunable:
             several = f"several {kind.what}s ({', '.join(found)})"
             raise KernelError(f"{path.name} defines {several}; name the one to tune {kind.what!r}")
     raise KernelError(f"{path.name} defines no kernel: expected a variable 'kernel' holding a mptune.Kernel")
-
-
-def _reference_in(file: Path) -> Callable[..., Any] | None:
-    if not file.is_file():
-        return None
-    found = getattr(_run_file(file), "reference", None)
-    if not callable(found):
-        raise KernelError(f"{file.name} in the folder 'references' defines no function 'reference(inputs, size)'")
-    return found  # type: ignore[no-any-return]
 
 
 def _run_file(path: Path) -> ModuleType:

@@ -9,25 +9,27 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import jinja2
+import jinja2.ext
 import jinja2.meta
 import jinja2.nodes
+from jinja2.lexer import Token, TokenStream
 
-from mptune.cpp.build import build_lines
-from mptune.cpp.headers import include_lines
-from mptune.cpp.prelude import prelude
+from mptune.cpp.prelude import include_lines, prelude
 from mptune.errors import KernelError, MptuneError, TemplateError, UnknownNameError, did_you_mean
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.precision import Precision, precision
 from mptune.source.dialect import cite, comments_blanked, declared_types, kernel_parameters, portable
+from mptune.source.flags import build_lines
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
 
@@ -51,9 +53,6 @@ class TypeName:
 
     def __str__(self) -> str:
         return self._cpp
-
-    def __repr__(self) -> str:
-        return f"TypeName({self.name})"
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, TypeName):
@@ -190,10 +189,18 @@ class _Source:
 
 
 def _locate(kernel: Kernel) -> _Source:
-    if isinstance(kernel.template, str) and _INLINE.search(kernel.template):
-        folder = kernel.path.parent if kernel.path else Path.cwd()
-        return _Source(f"{kernel.name}.cu.j2", f"template of kernel {kernel.name}", None, folder, kernel.template)
-    candidates = _candidates(kernel)
+    folder = kernel.path.parent if kernel.path else Path.cwd()
+    given = kernel.template
+    if isinstance(given, str) and _INLINE.search(given):
+        return _Source(f"{kernel.name}.cu.j2", f"template of kernel {kernel.name}", None, folder, given)
+    if given is not None:
+        candidates = [folder / given]
+        if Path(given).name == str(given):  # a plain name is looked for where templates usually are, too
+            candidates.append(folder.parent / "templates" / given)
+    elif kernel.path is not None:
+        candidates = [each / f"{kernel.path.stem}.cu.j2" for each in (folder.parent / "templates", folder)]
+    else:
+        raise KernelError(f"kernel {kernel.name}: give template= (it was not loaded from a file, so has no sibling)")
     for path in candidates:
         if os.path.isfile(path):  # noqa: PTH113 (no error for a name no file can have)
             return _Source(path.name, path.name, path, path.parent, path.stat().st_mtime_ns)
@@ -202,19 +209,6 @@ def _locate(kernel: Kernel) -> _Source:
     stems = [path.name.partition(".")[0] for one in candidates for path in one.parent.glob("*.j2")]
     advice = f"(put {name} beside {definition}, or give template=){did_you_mean(name.partition('.')[0], stems)}"
     raise TemplateError(f"kernel {kernel.name}: no template {' or '.join(map(str, candidates))} {advice}")
-
-
-def _candidates(kernel: Kernel) -> tuple[Path, ...]:
-    folder = kernel.path.parent if kernel.path else Path.cwd()
-    if kernel.template is not None:
-        own = folder / kernel.template
-        # A plain name is looked for where templates usually are, too.
-        is_name = Path(kernel.template).name == str(kernel.template)
-        return (own, folder.parent / "templates" / own.name) if is_name else (own,)
-    if kernel.path is None:
-        raise KernelError(f"kernel {kernel.name}: give template= (it was not loaded from a file, so has no sibling)")
-    name = f"{kernel.path.stem}.cu.j2"
-    return folder.parent / "templates" / name, folder / name
 
 
 def template_hash(kernel: Tunable) -> str:
@@ -234,7 +228,6 @@ def _all_texts(tunable: Tunable) -> list[dict[str, str]]:
 
 
 def _texts(kernel: Kernel) -> dict[str, str]:
-    """Return the template of a kernel and those it includes, by name; the name of its own is empty."""
     source = _locate(kernel)
     texts = {"": source.text}
     pending = [source.text]
@@ -299,7 +292,6 @@ class _Template:
             raise TemplateError(f"{self._where(error)}: {kind}{error}") from error
 
     def _where(self, error: BaseException) -> str:
-        """Cite the innermost template line in a traceback."""
         own = str(self.source.path) if self.source.path else "<template>"
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
             if frame.filename == own:
@@ -336,7 +328,8 @@ def _compile(source: _Source, *, is_marked: bool = False) -> _Template:
 
 @functools.lru_cache(maxsize=16)
 def _environment(folder: Path, *, is_marked: bool = False) -> jinja2.Environment:
-    environment = (_Marking if is_marked else jinja2.Environment)(
+    environment = jinja2.Environment(
+        extensions=[_Marking] if is_marked else [],
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -357,39 +350,35 @@ _MARK: Final = re.compile("\ue000([^\ue000\ue001]*):(\\d+)\ue001")
 _LEADING: Final = re.compile(rf"(?:\s*{_MARK.pattern})+")
 
 
-class _Marking(jinja2.Environment):
-    """Renders a mark before every line of a template's text and before every expression."""
+class _Marking(jinja2.ext.Extension):
+    """Puts a mark before every line of a template's text and before every expression."""
 
-    def _parse(self, source: str, name: str | None, filename: str | None) -> jinja2.nodes.Template:
-        tree = super()._parse(source, name, filename)
-        for output in tree.find_all(jinja2.nodes.Output):
-            marked: list[jinja2.nodes.Expr] = []
-            for node in output.nodes:
-                pieces = node.data.splitlines(keepends=True) if isinstance(node, jinja2.nodes.TemplateData) else [""]
-                text = "".join(f"\ue000{name or ''}:{node.lineno + i}\ue001{piece}" for i, piece in enumerate(pieces))
-                marked.append(jinja2.nodes.TemplateData(text, lineno=node.lineno))
-                if not isinstance(node, jinja2.nodes.TemplateData):
-                    marked.append(node)
-            output.nodes = marked
-        return tree
+    def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
+        for token in stream:
+            if token.type in ("data", "variable_begin"):
+                pieces = token.value.splitlines(keepends=True) if token.type == "data" else [""]
+                marks = (f"\ue000{stream.name or ''}:{line}\ue001" for line in itertools.count(token.lineno))
+                yield Token(token.lineno, "data", "".join(map("".join, zip(marks, pieces, strict=False))))
+            if token.type != "data":
+                yield token
 
 
 def template_lines(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return for each line of :func:`render_body` its template, as messages call it, and its line there.
 
-    Empty for a template that looks at its own text.
+    For a template that looks at its own text they are those of what was rendered.
     """
     source = _locate(kernel)
     context = _context(kernel, kernel.own(configuration), sizes)
-    marked = _compile(source, is_marked=True).render(context)
-    if _MARK.sub("", marked) != _compile(source).render(context):
-        return []
-    places, last = [], (source.label, 1)
+    marked, text = _compile(source, is_marked=True).render(context), _compile(source).render(context)
+    if _MARK.sub("", marked) != text:
+        return [(f"{source.label} as rendered", line) for line in range(1, text.count("\n") + 2)]
+    places, last = [], ("", "1")
     for line in marked.split("\n"):
-        marks = [(name or source.label, int(number)) for name, number in _MARK.findall(line)]
         leading = _LEADING.match(line)
-        places.append(marks[len(_MARK.findall(leading[0])) - 1] if leading else (marks or [last])[0])
-        last = marks[-1] if marks else last
+        name, number = leading.groups() if leading else last  # of a repeated group, the last one
+        places.append((name or source.label, int(number)))
+        last = [last, *_MARK.findall(line)][-1]
     return places
 
 
@@ -401,8 +390,6 @@ def cited(message: str, kernel: Kernel, configuration: Configuration, sizes: Map
         place = re.compile(rf"(?<![\w./-]){name}(?::(\d+)(?::\d+)?(?=:|,|$)|\((\d+)\))", re.MULTILINE)
         lines = template_lines(kernel, configuration, sizes) if place.search(message) else []
     except MptuneError:
-        return message
-    if not lines:
         return message
 
     def located(match: re.Match[str]) -> str:

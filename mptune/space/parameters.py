@@ -267,7 +267,7 @@ class CategoricalParameter(Parameter):
 
 
 class BuildParameter(CategoricalParameter):
-    """Not the template's, but what a source is compiled with (:mod:`mptune.cpp.build`)."""
+    """Not the template's, but what a source is compiled with (:mod:`mptune.source.flags`)."""
 
     kind: ClassVar[str] = "build"
 

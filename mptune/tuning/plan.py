@@ -18,7 +18,6 @@ from mptune import __version__
 from mptune.accuracy.evaluate import Metrics, all_metrics, judging, metric_names_by_error, metric_text
 from mptune.accuracy.thresholds import planned_threshold
 from mptune.backends.host_compiler import find_compiler
-from mptune.cpp.build import compilers_of, settled_flags
 from mptune.data import DataManager
 from mptune.errors import EmptySpaceError, KernelError, MptuneError, ObserverUnavailableError, UnknownNameError
 from mptune.kernel import Application, Kernel, Role, Sizes, Tunable
@@ -29,6 +28,7 @@ from mptune.measure.observing import observers_for
 from mptune.observers import ALWAYS_ON, OBSERVERS
 from mptune.results.metric_expressions import unknown_metric
 from mptune.results.objective import Objective
+from mptune.source.flags import compilers_of, settled_flags
 from mptune.source.loading import adopted_record, definition_hash, load_tunable
 from mptune.source.render import render_body, template_hash
 from mptune.space.configuration import Value

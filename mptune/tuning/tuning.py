@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from mptune.backends import get_backend
-from mptune.cpp.build import recorded_flags
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.measure.device import DeviceEvaluator
@@ -24,6 +23,7 @@ from mptune.paths import cache_folder, own_folder
 from mptune.results.kernel_times import kernel_times
 from mptune.results.trial import Trial
 from mptune.run import Run
+from mptune.source.flags import recorded_flags
 from mptune.source.lints import examples, lints
 from mptune.source.loading import make_ready
 from mptune.source.render import heading, render_body

@@ -11,10 +11,10 @@ import numpy as np
 
 from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import Backend, options_of
-from mptune.cpp.build import COMPILER, FLAGS, with_build
 from mptune.errors import BackendUnavailableError, KernelError, UnknownNameError, WisdomError
 from mptune.kernel import Argument, Kernel, Role, Tunable
 from mptune.results.unseen import CONFIDENCE
+from mptune.source.flags import COMPILER, FLAGS, with_build
 from mptune.source.loading import load_tunable, remarks, tunable_of_run
 from mptune.space.expressions import Expression, fold
 from mptune.store import RunInfo

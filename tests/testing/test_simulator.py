@@ -122,7 +122,7 @@ class TestBrokenCalls:
             driver.fill(address, 0, 64)
         with pytest.raises(Misuse, match=r"free at 0x[0-9a-f]+: that memory was freed"):
             driver.release(address)
-        buffer._address = address
+        buffer._start = address
         with pytest.raises(Misuse, match=r"argument 0 of axpy at .*: that memory was freed"):
             function.launch(SHAPE, [buffer, buffer, np.float32(1), np.int32(8)])
 

@@ -449,7 +449,7 @@ def test_wisdom_of_several_kernels_or_metrics_is_asked_which(tmp_path: Path) -> 
 
 
 def test_compilers_that_were_chosen_among_are_parameters_again(tmp_path: Path) -> None:
-    from mptune.cpp.build import with_build
+    from mptune.source.flags import with_build
 
     both = with_build(POLY, ["g++"], ["-O3", "-O2"])
     run = run_of(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from mptune.errors import MptuneError
 
-if TYPE_CHECKING:  # backends are listed without them
+if TYPE_CHECKING:  # `mptune backends` does not import them
     from mptune.kernel import Kernel, Tunable
     from mptune.space.configuration import Configuration
 
