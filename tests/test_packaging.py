@@ -46,7 +46,7 @@ def test_wheel_has_kernels_templates_references_and_the_prelude(tmp_path: Path) 
         assert files
         for file in files:
             assert f"mptune/{file.relative_to(ROOT)}" in names
-    for folder, ending in (("backends", ".c"), ("emit/files", ".j2"), ("show/files", ""), ("schemas", ".json")):
+    for folder, ending in (("emit/files", ".j2"), ("show/files", ""), ("schemas", ".json")):
         files = list((ROOT / "mptune" / folder).glob(f"*{ending}"))
         assert files
         for file in files:

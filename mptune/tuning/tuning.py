@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -269,4 +270,10 @@ def _by_interest(run: Run) -> Iterator[Trial]:
     yield from run.trade_offs
     if {"time_ms", "error"} <= set(run.metric_names):
         yield from run.pareto(("time_ms", "error"))
-    yield from sorted(run.trials, key=run.objective.score, reverse=True)
+    objective, sign = run.objective, 1.0 if run.objective.minimise else -1.0
+
+    def rank(trial: Trial) -> tuple[bool, float]:
+        value = sign * objective.value(trial)
+        return not objective.is_feasible(trial), value if math.isfinite(value) else math.inf
+
+    yield from sorted(run.trials, key=rank)
