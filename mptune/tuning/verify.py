@@ -23,7 +23,6 @@ from mptune.errors import MptuneError, RunFileError
 from mptune.kernel import Sizes, Tunable
 from mptune.kernel.limits import whole_space
 from mptune.measure.device import DeviceEvaluator
-from mptune.measure.policy import MeasurementPolicy
 from mptune.measure.pool import runnable_backend
 from mptune.measure.timing import SEARCHING
 from mptune.observers import OBSERVERS
@@ -393,7 +392,7 @@ def evaluator_of(
         seed=info.seed or 0,
         flags=options_of(info, backend).flags,
         plan=dataclasses.replace(SEARCHING, flush_cache=info.flush_cache),
-        policy=MeasurementPolicy(draws=draws),
+        draws=draws,
         compilers=compilers,
         observers=[name for name in info.observers if name in OBSERVERS],
     )
