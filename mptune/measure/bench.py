@@ -128,7 +128,7 @@ class Bench:
         self.backend = backend
         self._options = options or CompileOptions()
         self._metrics = metric if metric is not None else kernel.metric
-        self.kernel = kernel = with_reference(kernel, backend, self._options, self._metrics, announce)
+        self.kernel = kernel = with_reference(kernel, backend, self._options, announce)
         self._plan = plan or TimingPlan()
         self._announce = announce
         #: Programs that stay loaded, by configuration; None where they are unloaded after each trial.
