@@ -311,12 +311,8 @@ def verify(
     cases: list[Case] = []
     is_kept = False
     for place in {tuple(sizes.items()): sizes for sizes in asked}.values():
-        # Values of a file are rendered only if the kernel declares them.
-        if trial.configuration not in whole_space(definition, place):
-            raise MptuneError(f"{trial.configuration} is no valid configuration of {definition.called} at {place}")
-        make_ready(definition, place, on_progress=on_warning)
         configured = definition.own(trial.configuration)
-        with evaluator_of(info, definition, place) as evaluator:
+        with evaluator_of(info, definition, trial, place, on_warning) as evaluator:
             said = evaluator.start().remarks
             why_not = ["other sizes"]
             if place == own:
@@ -379,9 +375,20 @@ def _case(run: Run, sizes: Sizes, ran: _ByDraw, unmade: Mapping[Draw, str], befo
 
 
 def evaluator_of(
-    info: RunInfo, kernel: Tunable, sizes: Sizes, *, draws: int = 1, compilers: int = 0
+    info: RunInfo,
+    kernel: Tunable,
+    trial: Trial,
+    sizes: Sizes,
+    on_warning: Callable[[str], None],
+    *,
+    draws: int = 1,
+    compilers: int = 0,
 ) -> DeviceEvaluator:
-    """Return an evaluator that measures as a run did, on this machine; with errors on so many draws of the inputs."""
+    """Return an evaluator that measures as a trial of a run was, on this machine; with errors on so many draws."""
+    # Values of a file are rendered only if the kernel declares them.
+    if trial.configuration not in whole_space(kernel, sizes):
+        raise MptuneError(f"{trial.configuration} is no valid configuration of {kernel.called} at {sizes}")
+    make_ready(kernel, sizes, on_progress=on_warning)
     outputs = [output.name for output in kernel.outputs]
     backend = runnable_backend(info.backend)
     return DeviceEvaluator(
