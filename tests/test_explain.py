@@ -140,7 +140,6 @@ def test_another_objective_has_a_cost_of_its_own() -> None:
     x_type = found.trial.configuration["x_type"]
     wider = TYPES[TYPES.index(x_type) - 1]
     outcome = change(found, "x_type", wider).outcome
-    assert outcome is not None
     assert outcome.cost == 2.0
 
 
@@ -342,7 +341,9 @@ def test_digits_are_those_of_the_analysis(tmp_path: Path) -> None:
     assert found.trial.error == pytest.approx(ERRORS["fp32"], rel=1e-6)
     # The sum decides, exactly as much as its rounding says; the factors are exact in every type.
     assert change(found, "sum_type", "fp64").outcome.digits == math.inf
-    assert change(found, "sum_type", "bf16").outcome.digits == pytest.approx(math.log10(ERRORS["fp32"] / ERRORS["bf16"]))
+    assert change(found, "sum_type", "bf16").outcome.digits == pytest.approx(
+        math.log10(ERRORS["fp32"] / ERRORS["bf16"])
+    )
     assert change(found, "x_type", "fp64").outcome.digits == change(found, "x_type", "bf16").outcome.digits == 0.0
     assert found.limiting is not None
     assert found.limiting.parameter == "sum_type"

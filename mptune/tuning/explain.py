@@ -61,8 +61,9 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any] | None:
         """Return the fields by name; None without a trial."""
-        trial = self.trial
-        return trial and {
+        if (trial := self.trial) is None:
+            return None
+        return {
             "configuration": trial.configuration,
             "status": trial.status.value,
             "message": in_short(trial.message),
@@ -188,14 +189,12 @@ class Explanation:
                     {name: getattr(change, name) for name in same}
                     | {
                         "direction": "restored" if change.is_restored else "narrowed",
-                        "feasible": change.outcome.trial and change.outcome.is_feasible,
+                        "feasible": None if change.outcome.trial is None else change.outcome.is_feasible,
                         "outcome": change.outcome.to_json(),
                     }
                     for change in self.changes
                 ],
-                "tradeoffs": [
-                    {"digits": t.digits, "limit": t.limit, "best": t.best.to_json()} for t in self.tradeoffs
-                ],
+                "tradeoffs": [{"digits": t.digits, "limit": t.limit, "best": t.best.to_json()} for t in self.tradeoffs],
                 "sentences": self.sentences,
                 "unmeasured": self.unmeasured,
             }
