@@ -252,7 +252,6 @@ class TunedKernel:
         yield from widest(self.kernel, self.sizes, self._backend.device.facts())
 
     def _run(self, configuration: Configuration, arrays: Arrays) -> dict[str, Any]:
-        """Return the outputs by name as they are stored."""
         tunable, program = self.kernel, self._programs.get(configuration)
         if program is None or program.sizes != arrays.sizes:
             if program is not None:

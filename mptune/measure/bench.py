@@ -672,7 +672,6 @@ class Bench:
         )
 
     def _check_drawn(self, program: Program, draw: Draw, clock: _Clock) -> Outcome:
-        """Launch once on a further draw and compare."""
         with clock.phase("transfer"):
             buffers = self.memory.bind(program, self._data_of(draw))
         outcome, _ = self._check(program, buffers, clock)

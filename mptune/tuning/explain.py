@@ -277,7 +277,8 @@ def _digits(run: Run, winner: Trial, trial: Trial) -> float:
     else:
         # The winner was verified on more draws of the inputs. All trials ran on the first one.
         name = "error" if draws_of(winner) == draws_of(trial) else "error_first_draw"
-        before, after = (_log10(each.measurement.metrics.get(name, each.error)) for each in (winner, trial))
+        errors = [each.measurement.metrics.get(name, each.error) for each in (winner, trial)]
+        before, after = (math.log10(error) if error else -math.inf for error in errors)
     return 0.0 if before == after else before - after
 
 
@@ -288,12 +289,6 @@ def _excess(run: Run, trial: Trial) -> float:
 
 def _quotient(above: float, below: float) -> float:
     return above / below if below > 0 else math.nan
-
-
-def _log10(error: float) -> float:
-    if error > 0:
-        return math.log10(error)
-    return math.nan if math.isnan(error) else -math.inf
 
 
 # -- measuring what is missing ---------------------------------------------------------------------
@@ -504,7 +499,6 @@ def _differences(trial: Trial, winner: Configuration) -> str:
 
 
 def _price(outcome: Outcome, run: Run) -> str:
-    """Say what an outcome costs or gains beside the winner."""
     if not _is_about_speed(run):
         return f"multiplies {run.info.objective.metric} by {outcome.cost:.3g}"
     speed, interval = outcome.speed, outcome.interval

@@ -128,7 +128,6 @@ class Session:
             self.report(trials)
 
     def _begin(self, asked: deque[Configuration], budget: int) -> None:
-        """Submit configurations while the evaluator has room and the budget allows."""
         evaluator = self.evaluator
         while asked and evaluator.under_way < min(evaluator.capacity, self.left(budget)):
             evaluator.submit(asked.popleft())

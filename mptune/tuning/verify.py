@@ -311,8 +311,8 @@ def verify(
     cases: list[Case] = []
     is_kept = False
     for place in {tuple(sizes.items()): sizes for sizes in asked}.values():
-        configured = definition.own(trial.configuration)
         with evaluator_of(info, definition, trial, place, on_warning) as evaluator:
+            configured = definition.own(trial.configuration)
             said = evaluator.start().remarks
             why_not = ["other sizes"]
             if place == own:
