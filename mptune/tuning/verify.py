@@ -213,7 +213,10 @@ class Case:
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
         worst = self.worst
-        return {name: getattr(self, name) for name in ("sizes", "failures", "unmade")} | {
+        return {
+            "sizes": self.sizes,
+            "failures": self.failures,
+            "unmade": self.unmade,
             "verified": self.verified.to_json() if self.verified.inputs else None,
             "worst_input": None if worst is None else {"number": worst.number + 1, "spawn_key": worst.spawn_key},
             "closest": self.closest or None,
