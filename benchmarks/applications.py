@@ -48,7 +48,6 @@ from mptune.errors import EmptySpaceError, MptuneError, UnknownNameError  # noqa
 from mptune.kernel import Application  # noqa: E402
 from mptune.kernel.limits import space_on  # noqa: E402
 from mptune.measure.device import DeviceEvaluator  # noqa: E402
-from mptune.measure.policy import MeasurementPolicy  # noqa: E402
 from mptune.measure.rounds import Turns  # noqa: E402
 from mptune.measure.timing import TimingPlan  # noqa: E402
 from mptune.precision import precision  # noqa: E402
@@ -306,7 +305,6 @@ def evaluator_of(
     """Give what evaluates an application, and the objective with its threshold or an equal share of that."""
     settings = TuneSettings(sizes=case.sizes, max_error=share_of(case.max_error, count), seed=seed)
     plan = TuningPlan.of(application, settings)
-    policy = MeasurementPolicy(plan.objective, draws=settings.inputs)
     metric = None if plan.metric is application.metric else plan.metric
     with DeviceEvaluator(
         application,
@@ -315,7 +313,8 @@ def evaluator_of(
         metric=metric,
         seed=seed,
         plan=_TIMING,
-        policy=policy,
+        objective=plan.objective,
+        draws=settings.inputs,
         compilers=usable_cores(),
     ) as evaluator:
         yield evaluator, plan.objective

@@ -40,7 +40,6 @@ from mptune.interop.recording import recording_text
 from mptune.kernel import Kernel, Sizes
 from mptune.measure.bench import Ready
 from mptune.measure.device import DeviceEvaluator
-from mptune.measure.policy import MeasurementPolicy
 from mptune.measure.timing import TimingPlan
 from mptune.observers.launches import time_metrics
 from mptune.results.trial import Measurement, Trial
@@ -147,7 +146,6 @@ def measure(
             task.backend,
             seed=seed,
             plan=PLAN,
-            policy=MeasurementPolicy(),
             compilers=compilers,
         ) as evaluator,
     ):

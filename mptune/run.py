@@ -110,7 +110,6 @@ class Run:
         return describe(self)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
         found = self.describe()
         return as_html(found.title, found.verdict if self.trials else "no valid trial", *found.tables)
 

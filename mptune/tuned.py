@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,44 @@ from mptune.wisdom import BySize, Choice, Wisdom, gather, on_device, read_source
 __all__ = ["TunedApplication", "TunedKernel"]
 
 Source = Run | Wisdom | str | Path
+
+
+class _OneRun:
+    """A run as the source of configurations: the best at its own sizes, on its own device, else a baseline."""
+
+    def __init__(self, runs: Sequence[Run], kernel: Tunable, backend: str | Backend) -> None:
+        self.kernel = kernel
+        self.backend, own = on_device([run.info for run in runs], backend)
+        self.run = next((run for run in runs if run.info is own), runs[0])
+        self.options = options_of(self.run.info, self.backend.name)
+        self.remarks = remarks(self.run.info, kernel)
+        self.sizes = self.common_sizes = sizes_of(self.run.info, kernel)
+        self.masked = self.run.info.masked
+        device, info = self.backend.describe(), self.run.info
+        here = f"{device.name} ({device.architecture})"
+        self._elsewhere = "" if own is info else f"the run is of {info.device}, this is {here}"
+
+    def choose(self, sizes: Sizes) -> Choice:
+        """Return what to use at some sizes."""
+        best, reason = self.run.best, self._elsewhere
+        if not reason and dict(self.sizes) != dict(sizes):
+            reason = f"the run was made at {self.sizes}, not at {sizes}, where errors may differ"
+        if best is not None and not reason:
+            return Choice(best.configuration, "the best of the run", speedup=self.run.speedup(best))
+        reason = reason or "the run has no feasible trial"
+        return dataclasses.replace(self.baseline(sizes), why=f"the baseline, since {reason}", reason=reason)
+
+    def baseline(self, sizes: Sizes) -> Choice:
+        """Return the baseline of the run where it is valid at some sizes here, else another one."""
+        limits = self.backend.device.facts()
+        try:
+            space = space_on(self.kernel, sizes, limits).restrict(self.kernel.baseline_values())
+        except EmptySpaceError as error:
+            raise KernelError(f"{self.kernel.called} has no baseline to fall back on at {sizes}: {error}") from error
+        baseline = self.run.baseline
+        if baseline is not None and baseline.configuration in space:
+            return Choice(baseline.configuration, "the baseline of the run")
+        return Choice(widest(self.kernel, sizes, limits)[0], "the widest types, not tuned")
 
 
 class TunedKernel:
@@ -92,33 +131,25 @@ class TunedKernel:
         for run in loaded:
             kernel = tunable_of_run(run.info, kernel, kind=self._kind, on_warning=lambda _: None)
         is_of_one_size = len({(*sorted(run.info.sizes.items()),) for run in loaded}) == 1
-        self._source: Run | BySize
+        self._source: _OneRun | BySize
         if is_of_one_size and len(loaded) == len(sources) and max_error is None:
             assert isinstance(kernel, Tunable)
-            self.kernel = kernel
-            self._backend, own_info = on_device([run.info for run in loaded], backend)
-            self._source = next((run for run in loaded if run.info is own_info), loaded[0])
-            self._matches, info = own_info is not None, self._source.info
-            self._options, notes = options_of(info, self._backend.name), remarks(info, kernel)
-            own: Mapping[str, int] = sizes_of(info, kernel)
-            self._run_sizes = own
+            self._source = _OneRun(loaded, kernel, backend)
         else:
-            self._source = by_size = BySize(gather(sources), kernel, backend, max_error, confidence, metric)
-            self.kernel, self._backend = by_size.kernel, by_size.backend
-            self._options, notes = by_size.options, by_size.remarks
-            self._run_sizes, own = by_size.common_sizes, by_size.sizes
-            if not isinstance(self.kernel, self._kind):
-                raise KernelError(
-                    f"the wisdom is of the {self.kernel.called}: mptune.Tuned{self.kernel.what.capitalize()} runs it"
-                )
+            self._source = BySize(gather(sources), kernel, backend, max_error, confidence, metric)
+        self.kernel, self._backend = self._source.kernel, self._source.backend
+        if not isinstance(self.kernel, self._kind):
+            raise KernelError(
+                f"the wisdom is of the {self.kernel.called}: mptune.Tuned{self.kernel.what.capitalize()} runs it"
+            )
         self._given = dict(sizes or {})
         self._lock = threading.Lock()
         self._memory = Memory(self._backend)
         self._programs: dict[Configuration, Program] = {}
-        self._at: dict[tuple[tuple[str, int], ...], tuple[Configuration, str]] = {}
+        self._at: dict[tuple[tuple[str, int], ...], Choice] = {}
         self._chosen = None if configuration is None else self._named(configuration)
-        self._choose_at(self.kernel.resolve_sizes("default", {**own, **self._given}))
-        for remark in notes if isinstance(self._source, BySize) or not self.reason else ():
+        self._choose_at(self.kernel.resolve_sizes("default", {**self._source.sizes, **self._given}))
+        for remark in self._source.remarks:
             warn_caller(f"{self.kernel.name}: {remark}")
 
     def _named(self, configuration: int | str | Mapping[str, Any]) -> Configuration:
@@ -128,7 +159,7 @@ class TunedKernel:
             raise MptuneError(
                 f"configuration {str(configuration)!r}: wisdom has no trials to name; give values by parameter"
             )
-        trial = select(self._source, configuration=str(configuration), kernel=self.kernel)
+        trial = select(self._source.run, configuration=str(configuration), kernel=self.kernel)
         assert trial is not None
         return self.kernel.own(trial.configuration)
 
@@ -155,16 +186,10 @@ class TunedKernel:
         Raises:
             UnknownNameError: there is no size of a name given.
             KernelError: no size is given, or not even a baseline is valid there.
-            MptuneError: there is one configuration for all sizes.
         """
-        called = self.kernel.called
-        if not isinstance(self._source, BySize) or self._chosen is not None:
-            raise MptuneError(
-                f"{called} has one configuration: give wisdom, and no configuration=, or runs at several sizes"
-            )
         if not sizes:
-            raise KernelError(f"{called}: choose(sizes) takes sizes by name, such as {dict(self.sizes)}")
-        return self._source.choose(self.kernel.resolve_sizes("default", {**self.sizes, **sizes}))
+            raise KernelError(f"{self.kernel.called}: choose(sizes) takes sizes by name, such as {dict(self.sizes)}")
+        return self._choice(self.kernel.resolve_sizes("default", {**self.sizes, **sizes}))
 
     def __call__(self, *, converted: bool = True, **inputs: Any) -> Any:
         """Run the kernel and return its output; several outputs, and those of an application, are a dict by name.
@@ -185,7 +210,7 @@ class TunedKernel:
         told = {name: value for name, value in inputs.items() if name in by_name}
         inputs = {name: value for name, value in inputs.items() if name not in by_name}
         sizes = kernel.resolve_sizes(
-            "default", sizes_of_arrays(kernel, inputs, {**self._given, **told}, self._run_sizes)
+            "default", sizes_of_arrays(kernel, inputs, {**self._given, **told}, self._source.common_sizes)
         )
         arrays = arrays_of(kernel, sizes, self._backend, inputs)
         with self._lock:
@@ -193,13 +218,12 @@ class TunedKernel:
             needs_baseline, outputs = bool(self.reason), dict[str, Any]()
             if not needs_baseline:
                 outputs = self._run(self.configuration, arrays)
-                source = self._source if isinstance(self._source, BySize) else self._source.info
-                trouble = _doubts(arrays, outputs, source.masked)
+                trouble = _doubts(arrays, outputs, self._source.masked)
                 if trouble and self._chosen is None:
                     needs_baseline = True
                     warn_caller(f"{self.kernel.name} uses the baseline for this call: {trouble}")
             if needs_baseline:
-                _, outputs = first_that_runs(self._baselines(sizes), lambda each: self._run(each, arrays))
+                _, outputs = first_that_runs(self._baselines(), lambda each: self._run(each, arrays))
             found = {name: arrays.returned(array, converted) for name, array in outputs.items()}
             arrays.settle()
         is_single = isinstance(kernel, Kernel) and len(found) == 1
@@ -209,56 +233,30 @@ class TunedKernel:
         """Set the configuration of calls at these sizes; warn of the baseline the first time."""
         key = tuple(sizes.items())
         if key not in self._at:
-            self._at[key] = (self._chosen, "") if self._chosen is not None else self._choice(sizes)
-            if reason := self._at[key][1]:
+            self._at[key] = self._choice(sizes)
+            if reason := self._at[key].reason:
                 warn_caller(f"{self.kernel.name} uses the baseline: {reason}")
-        self.sizes, (self.configuration, self.reason) = sizes, self._at[key]
+        choice = self._at[key]
+        self.sizes, self.configuration, self.reason = sizes, self.kernel.own(choice.configuration), choice.reason
 
-    def _choice(self, sizes: Sizes) -> tuple[Configuration, str]:
-        """Return the best configuration where the source speaks for this device and these sizes, else the baseline."""
-        if isinstance(self._source, BySize):
-            choice = self._source.choose(sizes)
-            return self.kernel.own(choice.configuration), choice.reason
-        run = self._source
-        recorded, best = sizes_of(run.info, self.kernel), run.best
-        if not self._matches:
-            device = self._backend.describe()
-            reason = f"the run is of {run.info.device}, this is {device.name} ({device.architecture})"
-        elif dict(recorded) != dict(sizes):
-            reason = f"the run was made at {recorded}, not at {sizes}, where errors may differ"
-        elif best is None:
-            reason = "the run has no feasible trial"
-        else:
-            return self.kernel.own(best.configuration), ""
-        return next(self._baselines(sizes)), reason
+    def _choice(self, sizes: Sizes) -> Choice:
+        if self._chosen is not None:
+            return Choice(self._chosen, "the configuration that was given")
+        return self._source.choose(sizes)
 
-    def _baselines(self, sizes: Sizes) -> Iterator[Configuration]:
-        """Yield configurations with a baseline's values: the source's own, where it is valid here, and further ones.
-
-        Raises:
-            KernelError: no such configuration is valid at these sizes on this device.
-        """
-        tunable, limits = self.kernel, self._backend.device.facts()
-        if (known := self._at.get(tuple(sizes.items()))) is not None and known[1]:
-            yield known[0]
-        try:
-            if isinstance(self._source, BySize):
-                yield self._source.baseline(sizes).configuration
-            elif (baseline := self._source.baseline) is not None:
-                space = space_on(tunable, sizes, limits).restrict(tunable.baseline_values())
-                if baseline.configuration in space:
-                    yield baseline.configuration
-            yield from widest(tunable, sizes, limits)
-        except EmptySpaceError as error:
-            raise KernelError(f"{tunable.called} has no baseline to fall back on at {sizes}: {error}") from error
+    def _baselines(self) -> Iterator[Configuration]:
+        """Yield configurations with a baseline's values at the present sizes: the chosen one, and further ones."""
+        if self.reason:
+            yield self.configuration
+        yield self.kernel.own(self._source.baseline(self.sizes).configuration)
+        yield from widest(self.kernel, self.sizes, self._backend.device.facts())
 
     def _run(self, configuration: Configuration, arrays: Arrays) -> dict[str, Any]:
-        """Return the outputs by name as they are stored."""
         tunable, program = self.kernel, self._programs.get(configuration)
         if program is None or program.sizes != arrays.sizes:
             if program is not None:
                 self._programs.pop(configuration).unload()
-            program = Program(tunable, configuration, arrays.sizes, self._backend, self._options)
+            program = Program(tunable, configuration, arrays.sizes, self._backend, self._source.options)
             self._programs[configuration] = program
         arrays.settle()
         buffers = self._memory.bind(program, arrays)

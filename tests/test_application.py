@@ -28,9 +28,10 @@ from mptune import (
 )
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.errors import ConstraintError, KernelError, LaunchError, UnknownNameError
+from mptune.data import DataManager
+from mptune.errors import ConstraintError, KernelError, LaunchError, ReferenceDataError, UnknownNameError
 from mptune.kernel import Sizes
-from mptune.measure.answers import OwnAnswer
+from mptune.measure.answers import OwnAnswer, with_reference
 from mptune.measure.bench import Bench, Request
 from mptune.run import Run
 from mptune.source.loading import load_tunable
@@ -307,16 +308,16 @@ class TestOwnAnswer:
         app = application()
         sizes = app.resolve_sizes()
         given = app.inputs(np.random.default_rng(5), sizes)
-        answer = OwnAnswer(app, get_backend("host"), CompileOptions(), app.metric)(given, sizes)
+        answer = OwnAnswer(app, get_backend("host"), CompileOptions())(given, sizes)
         assert np.array_equal(answer["value"], run_once(app, {}, given)[0]["value"])
 
     def test_one_that_changes_from_run_to_run_is_refused(self):
         numbers = iter(range(10))
         app = application(steps=lambda run, size: (power(run, size), run.write("value", next(numbers))))
         sizes = app.resolve_sizes()
-        given = app.inputs(np.random.default_rng(5), sizes)
-        with pytest.raises(KernelError, match="gives another answer from run to run"):
-            OwnAnswer(app, get_backend("host"), CompileOptions(), app.metric)(given, sizes)
+        data = DataManager(with_reference(app, get_backend("host"), CompileOptions()), sizes)
+        with pytest.raises(ReferenceDataError, match="not the same when it is computed again"):
+            data.require_repeatable()
 
 
 @pytest.fixture(scope="module")

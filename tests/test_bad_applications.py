@@ -32,7 +32,7 @@ def answer(**changes: Any) -> Any:
     app = application(**changes)
     sizes = app.resolve_sizes()
     given = app.inputs(np.random.default_rng(5), sizes)
-    return OwnAnswer(app, get_backend("host"), CompileOptions(), app.metric)(given, sizes)
+    return OwnAnswer(app, get_backend("host"), CompileOptions())(given, sizes)
 
 
 def nothing(run: Any, size: Any) -> None:

@@ -80,15 +80,13 @@ def test_what_limits_the_accuracy_and_what_a_digit_costs() -> None:
     assert found.limiting is not None
     assert (found.limiting.parameter, found.limiting.after) == ("sum_type", "fp64")
     restored = change(found, "sum_type", "fp64")
-    assert restored.digits == pytest.approx(math.log10((1e-8 + 1e-5) / (1e-8 + 1e-13)))
-    assert restored.outcome is not None
+    assert restored.outcome.digits == pytest.approx(math.log10((1e-8 + 1e-5) / (1e-8 + 1e-13)))
     assert restored.outcome.speed == pytest.approx(5 / 6)
-    assert change(found, "x_type", "fp64").digits == pytest.approx(0, abs=1e-3)
+    assert change(found, "x_type", "fp64").outcome.digits == pytest.approx(0, abs=1e-3)
     narrowed = change(found, "sum_type", "fp16")
     assert not narrowed.is_restored
-    assert narrowed.outcome is not None
     assert not narrowed.outcome.is_feasible
-    assert narrowed.digits == pytest.approx(-4, abs=0.01)
+    assert narrowed.outcome.digits == pytest.approx(-4, abs=0.01)
     more, less = found.tradeoffs
     assert more.best is not None
     assert more.best.trial.configuration["sum_type"] == "fp64"
@@ -117,8 +115,8 @@ def test_a_run_without_a_winner_is_explained_from_the_closest() -> None:
 def test_exact_results_and_no_difference() -> None:
     trials = [trial("fp32", "fp32", error=1e-6), trial("fp32", "fp64", error=0.0), trial("fp64", "fp32", error=1e-6)]
     found = explanation_of(run_of(trials))
-    assert change(found, "sum_type", "fp64").digits == math.inf
-    assert change(found, "x_type", "fp64").digits == 0.0
+    assert change(found, "sum_type", "fp64").outcome.digits == math.inf
+    assert change(found, "x_type", "fp64").outcome.digits == 0.0
     (exact,) = (c for c in found.to_json()["changes"] if (c["parameter"], c["after"]) == ("sum_type", "fp64"))
     assert (exact["outcome"]["digits"], exact["outcome"]["exact"]) == (None, True)
 
@@ -132,8 +130,7 @@ def test_of_several_limits_the_closest_counts() -> None:
     found = explanation_of(run_of(trials, threshold={"y": 1.0, "z": 1e-5}))
     restored = change(found, "sum_type", "fp64")
     # From 1 digit below the limit of z to 3 below that of y.
-    assert restored.digits == pytest.approx(2)
-    assert restored.outcome is not None
+    assert restored.outcome.digits == pytest.approx(2)
     assert restored.outcome.error_text == "MRE of y 0.001 (limit 1)"
 
 
@@ -143,7 +140,6 @@ def test_another_objective_has_a_cost_of_its_own() -> None:
     x_type = found.trial.configuration["x_type"]
     wider = TYPES[TYPES.index(x_type) - 1]
     outcome = change(found, "x_type", wider).outcome
-    assert outcome is not None
     assert outcome.cost == 2.0
 
 
@@ -199,7 +195,6 @@ def test_neighbours_become_trials_timed_beside_the_winner(path: Path) -> None:
     assert len(after.trials) == len(before.trials) + len(measured)
     assert after.speedup(found.trial) == before.speedup(found.trial)
     for each in found.changes:
-        assert each.outcome is not None
         assert each.outcome.interval is not None
         assert each.outcome.interval[0] <= each.outcome.speed <= each.outcome.interval[1]
         speed = does(found.trial.configuration).time_ms / does(each.outcome.trial.configuration).time_ms
@@ -301,7 +296,7 @@ def test_the_time_limit_holds_for_each_trial(path: Path, monkeypatch: pytest.Mon
     assert found.missing > 0
     assert "the time limit was over" in found.unmeasured
     # What was evaluated is timed beside the winner.
-    assert any(c.outcome is not None and c.outcome.interval is not None for c in found.changes)
+    assert any(c.outcome.interval is not None for c in found.changes)
 
 
 def test_an_adopted_program_is_run_at_new_sizes_first(
@@ -345,9 +340,11 @@ def test_digits_are_those_of_the_analysis(tmp_path: Path) -> None:
     assert found.trial is not None
     assert found.trial.error == pytest.approx(ERRORS["fp32"], rel=1e-6)
     # The sum decides, exactly as much as its rounding says; the factors are exact in every type.
-    assert change(found, "sum_type", "fp64").digits == math.inf
-    assert change(found, "sum_type", "bf16").digits == pytest.approx(math.log10(ERRORS["fp32"] / ERRORS["bf16"]))
-    assert change(found, "x_type", "fp64").digits == change(found, "x_type", "bf16").digits == 0.0
+    assert change(found, "sum_type", "fp64").outcome.digits == math.inf
+    assert change(found, "sum_type", "bf16").outcome.digits == pytest.approx(
+        math.log10(ERRORS["fp32"] / ERRORS["bf16"])
+    )
+    assert change(found, "x_type", "fp64").outcome.digits == change(found, "x_type", "bf16").outcome.digits == 0.0
     assert found.limiting is not None
     assert found.limiting.parameter == "sum_type"
-    assert all(c.outcome is not None and c.outcome.interval is not None for c in found.changes)
+    assert all(c.outcome.interval is not None for c in found.changes)

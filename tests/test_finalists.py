@@ -13,7 +13,6 @@ import pytest
 from described import described_run
 
 from mptune.measure.device import DeviceEvaluator
-from mptune.measure.policy import MeasurementPolicy
 from mptune.measure.rounds import Finished
 from mptune.measure.timing import TimingPlan
 from mptune.results.objective import Objective
@@ -310,7 +309,6 @@ class Machine:
         self.trials = {t.configuration: t for t in TRIALS if t.is_valid}
         self.state = RunState()
         self.fixed = BASELINE
-        self.policy = MeasurementPolicy()
         self.holds = True
         self.turns = Counter[Configuration]()
         self._time_ms = time_ms

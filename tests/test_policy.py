@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from mptune.measure.policy import MeasurementPolicy, Plan, worst_errors
+from mptune.measure.device import Limits
+from mptune.measure.policy import Plan, worst_errors
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
+from mptune.tuning.session import still_stands
 
-TIMED = MeasurementPolicy(Objective(threshold=1e-3, penalty="decay"))
-HARD = MeasurementPolicy(Objective(threshold=1e-3, penalty="hard"))
-BY_OUTPUT = MeasurementPolicy(Objective(threshold={"y": 1e-3, "z": 1e-9}, penalty="linear"))
+TIMED = Objective(threshold=1e-3, penalty="decay")
+HARD = Objective(threshold=1e-3, penalty="hard")
+BY_OUTPUT = Objective(threshold={"y": 1e-3, "z": 1e-9}, penalty="linear")
 
 
 def trial(time_ms: float, error: float, *, status: Status = Status.OK, **more: float) -> Trial:
@@ -39,17 +41,16 @@ def trial(time_ms: float, error: float, *, status: Status = Status.OK, **more: f
 def test_inaccurate_trials_are_timed_only_where_their_speed_scores(
     objective: Objective, limits: dict[str, float]
 ) -> None:
-    assert dict(MeasurementPolicy(objective).error_limits) == limits
+    assert Plan.of(objective).error_limits == limits
 
 
 GOOD = trial(5.0, 1e-5)
 
 
 def test_the_plan_of_a_configuration() -> None:
-    plan = BY_OUTPUT.plan(2.5)
-    assert (plan.best_ms, plan.known) == (2.5, {})
+    plan = Plan.of(BY_OUTPUT)
     assert plan.error_limits == plan.thresholds == {"error.y": 1e-3, "error.z": 1e-9}
-    assert (TIMED.plan().error_limits, TIMED.plan().thresholds) == ({}, {"error": 1e-3})
+    assert (Plan.of(TIMED).error_limits, Plan.of(TIMED).thresholds) == ({}, {"error": 1e-3})
     assert pickle.loads(pickle.dumps(plan)) == plan
 
 
@@ -58,23 +59,15 @@ def test_the_plan_of_a_configuration() -> None:
     [({"error": 1e-4}, True), ({"error": 1e-3}, True), ({"error": 1.1e-3}, False), ({"error": math.inf}, False)],
 )
 def test_a_checked_configuration_is_timed_if_it_is_accurate_enough(errors: dict[str, float], is_timed: bool) -> None:
-    assert HARD.plan().times_after_check(errors) is is_timed
-    assert TIMED.plan().times_after_check(errors)
+    assert Plan.of(HARD).times_after_check(errors) is is_timed
+    assert Plan.of(TIMED).times_after_check(errors)
     assert Plan().times_after_check(errors)
 
 
 def test_every_output_has_to_be_accurate_enough() -> None:
-    plan = BY_OUTPUT.plan()
+    plan = Plan.of(BY_OUTPUT)
     assert plan.times_after_check({"error": 1.0, "error.y": 1e-3, "error.z": 1e-9})
     assert not plan.times_after_check({"error": 1e-5, "error.y": 1e-3, "error.z": 1e-8})
-
-
-def test_nothing_is_timed_coarsely_unless_less_time_alone_wins() -> None:
-    assert TIMED.time_to_beat(GOOD, in_baseline=False) == 5.0
-    assert TIMED.time_to_beat(GOOD, in_baseline=True) == math.inf
-    assert TIMED.time_to_beat(None, in_baseline=False) == math.inf
-    for other in (Objective("memory_bytes"), Objective(also=("error",)), Objective("time_ms", minimise=False)):
-        assert MeasurementPolicy(other).time_to_beat(GOOD, in_baseline=False) == math.inf
 
 
 TIMEOUT = Trial(Configuration({"block": 1}), Status.TIMEOUT, measurement=Measurement({"limit_s": 30.0}))
@@ -82,21 +75,21 @@ UNTIMED = trial(math.nan, 1e-2, status=Status.INACCURATE)
 
 
 @pytest.mark.parametrize(
-    ("policy", "stored", "is_current", "is_kept"),
+    ("objective", "run_s", "stored", "is_kept"),
     [
-        (TIMED, GOOD, True, True),
-        (TIMED, Trial(GOOD.configuration, Status.CRASH), True, True),
-        (TIMED, TIMEOUT, True, False),
-        (dataclasses.replace(TIMED, run_limit_s=30.0), TIMEOUT, True, True),
-        (dataclasses.replace(TIMED, run_limit_s=31.0), TIMEOUT, True, False),
-        (HARD, UNTIMED, True, True),
-        (HARD, trial(math.nan, 1e-3), True, False),
-        (dataclasses.replace(TIMED, run_limit_s=0.5), Trial(GOOD.configuration, Status.TIMEOUT), True, False),
-        (TIMED, UNTIMED, True, False),
+        (TIMED, 30.0, GOOD, True),
+        (TIMED, 30.0, Trial(GOOD.configuration, Status.CRASH), True),
+        (TIMED, 30.0, TIMEOUT, True),
+        (TIMED, 31.0, TIMEOUT, False),
+        (HARD, 30.0, UNTIMED, True),
+        (HARD, 30.0, trial(math.nan, 1e-3), False),
+        (TIMED, 0.5, Trial(GOOD.configuration, Status.TIMEOUT), False),
+        (TIMED, 30.0, UNTIMED, False),
     ],
 )
-def test_a_stored_trial_stands(policy: MeasurementPolicy, stored: Trial, is_current: bool, is_kept: bool) -> None:
-    assert policy.keeps(stored, is_current=is_current) is is_kept
+def test_a_stored_trial_stands(objective: Objective, run_s: float, stored: Trial, is_kept: bool) -> None:
+    evaluator: Any = SimpleNamespace(plan=Plan.of(objective), limits=Limits(run_s=run_s))
+    assert still_stands(stored, evaluator, objective) is is_kept
 
 
 ROUNDOFF = 2.0**-24
@@ -164,6 +157,6 @@ def test_further_draws_are_for_what_can_win_and_take_a_small_share_of_the_time(
 
 def test_what_is_measured_again_stays_verified() -> None:
     verified = trial(1.0, 1e-4, unseen_inputs=20.0, unseen_violations=0.0, unseen_error=1e-4)
-    assert MeasurementPolicy().plan_again(verified).known.items() >= {
+    assert Plan().again(verified).known.items() >= {
         ("unseen_inputs", 20.0), ("unseen_violations", 0.0), ("unseen_error", 1e-4)
     }  # fmt: skip

@@ -348,17 +348,18 @@ def explain(run_file: Path, kernel: str | None, time_limit_s: float | None, json
 def _changes(found: Explanation) -> list[dict[str, object]]:
     from mptune.tuning.explain import digits_text, percent
 
-    is_costed = any(c.outcome is not None and not math.isnan(c.outcome.cost) for c in found.changes)
+    is_costed = any(not math.isnan(c.outcome.cost) for c in found.changes)
     rows = []
     for change in found.changes:
-        speed, cost, error, feasible = "-", "-", f"breaks {change.broken}" if change.broken else "-", "-"
-        if (outcome := change.outcome) is not None:
-            ends = outcome.interval and map(percent, outcome.interval)
-            speed = percent(outcome.speed) + (f" ({' to '.join(ends)})" if ends else "")
-            cost, error, feasible = percent(outcome.cost), outcome.error_text, "yes" if outcome.is_feasible else "no"
+        outcome = change.outcome
+        ends = outcome.interval and map(percent, outcome.interval)
+        speed, cost = percent(outcome.speed) + (f" ({' to '.join(ends)})" if ends else ""), percent(outcome.cost)
+        error, feasible = outcome.error_text, "yes" if outcome.is_feasible else "no"
+        if outcome.trial is None:
+            error, feasible = f"breaks {change.broken}" if change.broken else "-", "-"
         parameter = f"{change.parameter} ({', '.join(change.buffers)})" if change.buffers else change.parameter
         row: dict[str, object] = {"parameter": parameter, "from": change.before, "to": change.after}
-        row |= {"digits": digits_text(change.digits), "speed": speed}
+        row |= {"digits": digits_text(outcome.digits), "speed": speed}
         row |= {found.run.info.objective.metric: cost} if is_costed else {}
         rows.append({**row, "error": error, "feasible": feasible})
     return rows

@@ -69,7 +69,7 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
     metrics = recorded_metrics(info.metric, info.metrics, outputs, application.metric)
     given = given_flags(info)
     code, names, own = _taken(application, metrics)
-    compiled, answer = _run(winner, metrics)
+    compiled, answer = _run(winner)
     errors = _errors(winner, metrics, own, answer, f"{name}_steps")
     variants = _variants(name, compiled)
     buffers = [_buffer(application, winner, argument) for argument in application.arguments if argument.shape]
@@ -215,7 +215,7 @@ def _errors(
 
 
 def _run(
-    winner: Winner[Application], metrics: Metrics
+    winner: Winner[Application],
 ) -> tuple[list[tuple[Kernel, Configuration, Sizes]], Mapping[str, NDArray[Any]]]:
     """Return what the winner launches on the first inputs of the run, and the run's reference, empty if it is large."""
     application, sizes = winner.kernel, winner.sizes
@@ -230,7 +230,7 @@ def _run(
     elements = sum(np.prod(application.shape_of(output, sizes)) for output in application.outputs)
     if 8 * elements > _LARGEST_ANSWER_BYTES:
         return compiled, {}
-    judged = with_reference(application, backend, options, metrics)
+    judged = with_reference(application, backend, options)
     return compiled, compute_references(judged, inputs, sizes)
 
 

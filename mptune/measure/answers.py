@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
@@ -10,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.accuracy.evaluate import Metrics, evaluate_outputs, masked_elements
+from mptune.accuracy.evaluate import masked_elements
 from mptune.backends.base import Backend, CompileOptions
 from mptune.data.conversion import still_poisoned
 from mptune.errors import ConstraintError, KernelError
@@ -27,7 +26,7 @@ _Tunable = TypeVar("_Tunable", bound=Tunable)
 
 @dataclass(eq=False)
 class OwnAnswer:
-    """Runs an application in its widest types, twice, to make references of inputs.
+    """Runs an application in its widest types to make references of inputs.
 
     ``announce`` is told "reference" when a run begins, and "inputs" when it has ended.
     """
@@ -38,27 +37,12 @@ class OwnAnswer:
     application: Application
     backend: Backend
     options: CompileOptions
-    metrics: Metrics
     announce: Callable[[str], None] = lambda _: None
     #: The configuration that ran before.
     known: Configuration | None = None
 
     def __call__(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
         """Return the outputs in fp64."""
-        first, second = (self._run(inputs, sizes) for _ in range(2))
-        if all(np.array_equal(first[name], second[name], equal_nan=True) for name in first):
-            return first
-        error = evaluate_outputs(second, first, self.metrics, inputs).metrics["error"]
-        if masked_elements(first) != masked_elements(second):
-            error = math.nan
-        if not error <= self.largest_difference:
-            raise KernelError(
-                f"{self.application.called} gives another answer from run to run, on the same inputs in its widest "
-                f"types: the error of one against the other is {error:.3g}; give a reference, or find out what changes"
-            )
-        return first
-
-    def _run(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
         application, backend = self.application, self.backend
 
         def run(configuration: Configuration) -> dict[str, NDArray[Any]]:
@@ -104,10 +88,9 @@ def with_reference(
     tunable: _Tunable,
     backend: Backend,
     options: CompileOptions,
-    metrics: Metrics,
     announce: Callable[[str], None] = lambda _: None,
 ) -> _Tunable:
     """Return an application that has its own answer for a reference, if it has no other; a kernel as it is."""
     if not isinstance(tunable, Application) or tunable.reference is not None:
         return tunable
-    return tunable.changed(reference=OwnAnswer(tunable, backend, options, metrics, announce))
+    return tunable.changed(reference=OwnAnswer(tunable, backend, options, announce))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,21 +14,29 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from mptune.accuracy.evaluate import Metrics, first_look, judged, judging, masked_elements
-from mptune.backends.base import Backend, CompileOptions, DeviceInfo
+from mptune.accuracy.evaluate import Metrics, evaluate_outputs, first_look, judged, judging, masked_elements
+from mptune.accuracy.metrics import rehearse
+from mptune.accuracy.pairs import Elements, Pairs, bits_type, can_decode, count_unwritten
+from mptune.backends.base import Backend, Buffer, CompileOptions, DeviceInfo
 from mptune.data import DataManager, Draw, Stream, rounded_inputs
-from mptune.errors import CompileError, ConstraintError, KernelError, LaunchError, MptuneError, OutOfMemoryError
-from mptune.kernel import Application, Sizes, Tunable
+from mptune.errors import (
+    CompileError,
+    ConstraintError,
+    KernelError,
+    LaunchError,
+    MptuneError,
+    ObserverUnavailableError,
+    OutOfMemoryError,
+)
+from mptune.kernel import Application, Role, Sizes, Tunable
 from mptune.measure.answers import masked_remarks, with_reference
 from mptune.measure.buffers import Buffers, Memory
-from mptune.measure.comparing import Comparison, Outcome
-from mptune.measure.observing import Observation
 from mptune.measure.policy import Plan, worst_errors
 from mptune.measure.program import Launched, Program
 from mptune.measure.timing import CacheFlush, TimingPlan, repeat_launches, wants_flush
 from mptune.memory import available_memory_bytes
 from mptune.observers import ALWAYS_ON, OBSERVERS
-from mptune.observers.base import LaunchContext, Target
+from mptune.observers.base import LaunchContext, Observer, Target
 from mptune.observers.launches import time_metrics
 from mptune.results.kernel_times import LAUNCHES
 from mptune.results.trial import Measurement, Status, Trial
@@ -37,7 +46,7 @@ from mptune.space.configuration import Configuration
 if TYPE_CHECKING:
     from mptune.measure.instrument import Instrument
 
-__all__ = ["INSTRUMENTED", "Bench", "Ready", "Request", "metric_names"]
+__all__ = ["INSTRUMENTED", "Bench", "Observation", "Ready", "Request", "metric_names"]
 
 _STATUS: dict[type[MptuneError], Status] = {
     CompileError: Status.COMPILE_ERROR,
@@ -52,6 +61,9 @@ _RELAUNCHING_S: Final = 0.05
 _MEMORY_SHARE: Final = 0.25
 #: A draw that takes longer is kept on disk, also where it comes once.
 _SLOW_S: Final = 0.5
+
+#: Launches are queued for observers at least so many seconds at a time before they are waited for.
+_BATCH_S: Final = 0.1
 
 #: The phase of an instrumented run.
 INSTRUMENTED: Final = "instrumented run"
@@ -106,6 +118,182 @@ class _Clock:
             self.durations_s[name] = self.durations_s.get(name, 0.0) + time.perf_counter() - start
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The state of the outputs after a launch."""
+
+    status: Status = Status.OK
+    message: str = ""
+    errors: Mapping[str, float] = field(default_factory=dict)  #: by metric
+    digest: tuple[int, ...] = ()  #: checksums of the outputs; equal outputs need not be compared again
+    masked: tuple[str, ...] = ()  #: outputs with elements that were not compared, as their reference is NaN
+
+
+class Comparison:
+    """Compares the outputs of configurations of one kernel or application.
+
+    ``no_arrays`` says why the device's arrays cannot be computed with though it has some; empty otherwise.
+    """
+
+    def __init__(self, tunable: Tunable, backend: Backend, memory: Memory, metrics: Metrics) -> None:
+        self._backend = backend
+        self._memory = memory
+        self._metrics = metrics
+        by_output = judging([output.name for output in tunable.outputs], metrics)
+        #: Outputs whose metrics are not a user's.
+        self._anywhere = {name: own for name, own in by_output.items() if all(m.is_bundled for m in own)}
+        #: By data and output, what metrics computed of a reference alone.
+        self._known: weakref.WeakKeyDictionary[DataManager, dict[str, dict[Any, Any]]] = weakref.WeakKeyDictionary()
+        self.no_arrays = ""
+        if memory.namespace is not None:
+            try:
+                for metric in dict.fromkeys(metric for own in self._anywhere.values() for metric in own):
+                    rehearse(memory.namespace, metric)
+            except Exception as error:
+                # A module that compiles what it computes fails in as many ways as there are installations.
+                memory.namespace = None
+                self.no_arrays = f"{type(error).__name__}: {error}"
+
+    def outcome(self, buffers: Buffers, known: Outcome | None = None) -> Outcome:
+        """Compare the outputs as they are now, unless they are those of an outcome that is known."""
+        outputs = buffers.program.tunable.outputs
+        digest = tuple(self._memory.checksum(buffers.places[output.name]) for output in outputs)
+        if known is not None and known.digest == digest:
+            return known
+        try:
+            outcome = self._compared(buffers, self._pair)
+        except MemoryError:
+            # The device holds the data but not what it takes to compare them.
+            outcome = self._compared(buffers, self._host_pair)
+        return dataclasses.replace(outcome, digest=digest)
+
+    def _compared(self, buffers: Buffers, pair: Callable[[Buffers, str], Pairs]) -> Outcome:
+        data = buffers.data
+        outputs = {output.name: pair(buffers, output.name) for output in buffers.program.tunable.outputs}
+        missing = [
+            f"{count} of {pairs.size} elements of {name!r}"
+            for name, pairs in outputs.items()
+            if buffers.program.arguments[name].role is Role.OUT and (count := count_unwritten(pairs))
+        ]
+        if missing:
+            return Outcome(Status.UNWRITTEN, f"the kernel never wrote {', '.join(missing)}")
+        # A signalling NaN that a kernel copied from beyond a buffer is no reason to warn.
+        with np.errstate(invalid="ignore"):
+            result = evaluate_outputs(outputs, data.references, self._metrics, data.inputs)
+        if result.non_finite or result.is_nan:
+            return Outcome(Status.NON_FINITE, result.message, result.metrics)
+        masked = tuple(name for name, pairs in outputs.items() if pairs.has_masked)
+        return Outcome(errors=result.metrics, masked=masked)
+
+    def _pair(self, buffers: Buffers, name: str) -> Pairs:
+        """Return an output beside its reference, valid up to the next launch: on the device where it can be compared.
+
+        It is compared on the host where the device has no arrays to compute with, the error metric is a user's, doubles
+        do not hold the values, or there is no room for the reference.
+        """
+        stored, values = buffers.program.dtype_of(name), buffers.data.references[name]
+        if self._memory.namespace is not None and name in self._anywhere and can_decode(stored):
+            reference = self._memory.reference(buffers, name)
+            if reference is not None:
+                output = self._view(buffers.places[name], stored, values.shape)
+                known = self._known.setdefault(buffers.data, {}).setdefault(name, {})
+                return Pairs.of(output, self._view(reference, values.dtype, values.shape), known)
+        return self._host_pair(buffers, name)
+
+    def _host_pair(self, buffers: Buffers, name: str) -> Pairs:
+        stored, values = buffers.program.dtype_of(name), buffers.data.references[name]
+        # A user's metric may write to what it is given; others need no copy.
+        seen = buffers.places[name].seen() if name in self._anywhere else None
+        output = buffers.stored(name) if seen is None else seen.view(stored).reshape(values.shape)
+        return Pairs.of(output, values, self._known.setdefault(buffers.data, {}).setdefault(name, {}))
+
+    def _view(self, buffer: Buffer, stored: np.dtype[Any], shape: tuple[int, ...]) -> Elements:
+        bits = self._backend.device.array(buffer, bits_type(stored))
+        return Elements(self._memory.namespace, bits, stored, shape)
+
+
+class Observation:
+    """The observers of one bench: ``names`` of those that can measure here.
+
+    ``unavailable`` says, by name, why an observer or a metric of one is not available here.
+    """
+
+    def __init__(self, names: Iterable[str], target: Target, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.unavailable: dict[str, str] = {}
+        self._observers: list[Observer] = []
+        self._clock = clock
+        for name in dict.fromkeys(names):
+            kind = OBSERVERS[name]
+            try:
+                observer = kind.open(target)
+            except ObserverUnavailableError as error:
+                self.unavailable |= dict.fromkeys((name, *kind.metrics), str(error))
+                continue
+            self._observers.append(observer)
+            self.unavailable |= observer.missing
+        self.names = tuple(observer.name for observer in self._observers)
+
+    def measure(self, context: LaunchContext, program: Program, buffers: Buffers) -> dict[str, float]:
+        """Return the metrics of a configuration that has been timed."""
+        context = dataclasses.replace(context, resources=program.resources())
+        found: dict[Observer, Mapping[str, float]] = {}
+        steady = [observer for observer in self._observers if observer.steady_s > 0]
+        for observer in self._observers:
+            if observer not in steady:
+                observer.start()
+                found[observer] = observer.stop(context)
+        if steady:
+            found |= self._steadily(steady, context, program, buffers)
+        metrics: dict[str, float] = {}
+        for observer in self._observers:
+            for name in observer.metrics:
+                if name not in found[observer] and name not in observer.missing:
+                    raise ObserverUnavailableError(f"observer {observer.name!r} could not measure {name} here")
+            metrics |= found[observer]
+        return metrics
+
+    def _steadily(
+        self, observers: Sequence[Observer], context: LaunchContext, program: Program, buffers: Buffers
+    ) -> dict[Observer, Mapping[str, float]]:
+        """Launch without a pause for as long as these observers need, and restore alone where launches need that."""
+        batch = 1  # grows until it lasts long enough; launch times do not tell what it takes to launch
+
+        def repeat(seconds: float, *, launches: bool = True) -> int:
+            """Run batches for at least so long, and one; return of how many launches or restorations."""
+            nonlocal batch
+            done, now_s = 0, self._clock()
+            until_s = now_s + seconds
+            while True:
+                batch_began_s = now_s
+                if not buffers.pristine:
+                    program.enqueue(buffers, batch)
+                for _ in range(batch if buffers.pristine else 0):
+                    buffers.restore()
+                    if launches:
+                        program.enqueue(buffers)
+                program.wait()
+                done += batch
+                now_s = self._clock()
+                if now_s - batch_began_s < _BATCH_S:
+                    batch *= 2
+                if now_s >= until_s:
+                    return done
+
+        steady_s = max(observer.steady_s for observer in observers)
+        repeat(max(observer.lead_s for observer in observers))
+        for observer in observers:
+            observer.start()
+        context = dataclasses.replace(context, steady_launches=repeat(steady_s))
+        found = {observer: observer.stop(context) for observer in observers}
+        discounting = [observer for observer in observers if observer.discounts]
+        if buffers.pristine and discounting:
+            for observer in discounting:
+                observer.start()
+            context = dataclasses.replace(context, steady_restorations=repeat(steady_s, launches=False))
+            found |= {observer: observer.stop(context) for observer in discounting}
+        return found
+
+
 class Bench:
     """Evaluates configurations of one kernel on one device, in this very process.
 
@@ -128,7 +316,7 @@ class Bench:
         self.backend = backend
         self._options = options or CompileOptions()
         self._metrics = metric if metric is not None else kernel.metric
-        self.kernel = kernel = with_reference(kernel, backend, self._options, self._metrics, announce)
+        self.kernel = kernel = with_reference(kernel, backend, self._options, announce)
         self._plan = plan or TimingPlan()
         self._announce = announce
         #: Programs that stay loaded, by configuration; None where they are unloaded after each trial.
@@ -484,7 +672,6 @@ class Bench:
         )
 
     def _check_drawn(self, program: Program, draw: Draw, clock: _Clock) -> Outcome:
-        """Launch once on a further draw and compare."""
         with clock.phase("transfer"):
             buffers = self.memory.bind(program, self._data_of(draw))
         outcome, _ = self._check(program, buffers, clock)

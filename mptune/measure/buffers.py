@@ -7,7 +7,7 @@ import itertools
 import math
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -71,6 +71,9 @@ class GuardedBuffer:
         self._before: Final = self._whole.part(0, GUARD_BYTES)
         self._after: Final = self._whole.part(GUARD_BYTES + nbytes, after)
         number = next(_guards)
+        #: The data whose values it holds, if it is only read, and the checksum of these values.
+        self.holds: Callable[[], DataManager | None] = lambda: None
+        self.checksum = 0
         self._intact: Final = {zone: _guard(zone.nbytes, dtype, number) for zone in (self._before, self._after)}
         for zone, words in self._intact.items():
             zone.write(words)
@@ -164,9 +167,6 @@ class Memory:
         self._budget_bytes = budget_bytes
         self._repeats = repeats
         self._buffers: OrderedDict[_Key, GuardedBuffer] = OrderedDict()
-        #: The data whose values each read-only buffer holds, and the checksums of these values.
-        self._holds: dict[_Key, weakref.ref[DataManager]] = {}
-        self._checksums: dict[_Key, int] = {}
         #: Computes with arrays on the device; None where the host does.
         self.namespace = backend.device.array_namespace() if repeats else None
 
@@ -201,7 +201,7 @@ class Memory:
         found = buffers.overruns()
         for key, guarded in buffers.held.items():
             name, _, purpose = key
-            if purpose != "write" and self.checksum(guarded.data) != self._checksums[key]:
+            if purpose != "write" and self.checksum(guarded.data) != guarded.checksum:
                 is_input = buffers.program.arguments[name].role is Role.IN
                 kept = "reference" if purpose == "reference" else "initial values"
                 what = "which is an input" if is_input else f"of which another buffer keeps the {kept}"
@@ -271,22 +271,22 @@ class Memory:
         self._provide(key, math.prod(data.shape_of(argument)) * dtype.itemsize, dtype, held)
         if purpose == "read":
             return self._filled(key, data.typed(argument, program.types[argument.name]), data, held)
-        return self._used(key, held)
+        return self._used(key, held).data
 
     def _filled(self, key: _Key, values: NDArray[Any], data: DataManager, held: _Held) -> Buffer:
         """Return a read-only buffer that holds these values, which are of some data."""
-        buffer = self._used(key, held)
-        if key not in self._holds or self._holds[key]() is not data:
-            self._upload(buffer, values)
-            self._holds[key] = weakref.ref(data)
+        guarded = self._used(key, held)
+        if guarded.holds() is not data:
+            self._upload(guarded.data, values)
+            guarded.holds = weakref.ref(data)
             if self._repeats:
-                self._checksums[key] = self.checksum(buffer)
-        return buffer
+                guarded.checksum = self.checksum(guarded.data)
+        return guarded.data
 
-    def _used(self, key: _Key, held: _Held) -> Buffer:
+    def _used(self, key: _Key, held: _Held) -> GuardedBuffer:
         self._buffers.move_to_end(key)
         held[key] = self._buffers[key]
-        return held[key].data
+        return held[key]
 
     def _upload(self, buffer: Buffer, values: Any) -> None:
         if isinstance(values, np.ndarray) and not hasattr(values, "__cuda_array_interface__"):
@@ -317,7 +317,6 @@ class Memory:
                 self._drop(key)
 
     def _drop(self, key: _Key) -> None:
-        self._holds.pop(key, None)
         if key in self._buffers:
             self._buffers.pop(key).free()
 

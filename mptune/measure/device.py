@@ -22,12 +22,13 @@ from mptune.errors import MptuneError, TemplateError
 from mptune.kernel import Kernel, Sizes, Tunable
 from mptune.measure.base import Evaluator
 from mptune.measure.bench import Ready, Request
-from mptune.measure.policy import MeasurementPolicy, Plan
+from mptune.measure.policy import Plan
 from mptune.measure.pool import ClusterPool, Pool
 from mptune.measure.program import Launched
 from mptune.measure.rounds import VISIT, Finished
 from mptune.measure.timing import TimingPlan
 from mptune.measure.worker import Job, Limits, WorkerDied, definition_of
+from mptune.results.objective import Objective
 from mptune.results.trial import Status, Trial
 from mptune.source.flags import compilers_of, on_host
 from mptune.source.render import cited, included_headers, render, template_hash
@@ -41,7 +42,8 @@ class DeviceEvaluator(Evaluator):
 
     Args:
         metric: error metric instead of the kernel's own.
-        policy: decides what is measured; by default that of a run in which less time wins.
+        objective: decides which configurations are timed, and how closely.
+        draws: draws of the inputs on which errors are measured.
         compilers: compilations at a time, ahead of the evaluations; 0 for none but the worker's own.
         workers: devices of this machine, one worker process for each.
         pool: makes another pool than that of this machine; ``workers`` and ``compilers`` are then ignored.
@@ -58,34 +60,33 @@ class DeviceEvaluator(Evaluator):
         flags: Sequence[str] = (),
         plan: TimingPlan | None = None,
         limits: Limits | None = None,
-        policy: MeasurementPolicy | None = None,
+        objective: Objective | None = None,
+        draws: int = 1,
         compilers: int = 0,
         observers: Sequence[str] = (),
         workers: int = 1,
         pool: Callable[[Job, Limits], Pool | ClusterPool] | None = None,
     ) -> None:
         self._kernel = kernel
-        self.policy = policy or MeasurementPolicy()
         self._sizes = sizes
         self._flags = tuple(flags)
         chosen = metric if metric is not None else kernel.metric
         #: Names of the error metrics without a version: no trial measured with one has the same key in another run.
         self.unversioned_metrics = unversioned(chosen)
         self._metric = metric_identity(chosen) + (f" {uuid.uuid4().hex}" if self.unversioned_metrics else "")
-        self._limits = limits or Limits()
+        self.limits = limits or Limits()
+        self.plan = Plan.of(objective or Objective(), draws, self.limits.launch_factor)
         self._job = Job(
             definition_of(kernel, metric),
             kernel.function if isinstance(kernel, Kernel) else None,
             dict(sizes),
             backend,
             seed,
-            CompileOptions(flags=self._flags, timeout_s=self._limits.compile_s, compilers=compilers_of(kernel)),
+            CompileOptions(flags=self._flags, timeout_s=self.limits.compile_s, compilers=compilers_of(kernel)),
             plan or TimingPlan(),
             tuple(observers),
         )
-        self._pool = (
-            Pool(self._job, self._limits, workers, compilers) if pool is None else pool(self._job, self._limits)
-        )
+        self._pool = Pool(self._job, self.limits, workers, compilers) if pool is None else pool(self._job, self.limits)
         self.may_overlap = self._pool.may_overlap
         #: Rendered sources of the configurations that are prepared.
         self._sources: dict[Configuration, str] = {}
@@ -145,7 +146,8 @@ class DeviceEvaluator(Evaluator):
             ended.set_result(Trial(configuration, status, str(error)))
         else:
             self._under_way[configuration] = self._key(source, launch)
-            ended = self._pool.submit(Request(configuration, source, self.policy.plan(best_ms, baseline_ms)))
+            plan = dataclasses.replace(self.plan, best_ms=best_ms, baseline_ms=baseline_ms)
+            ended = self._pool.submit(Request(configuration, source, plan))
         self._sources.pop(configuration, None)
         ended.add_done_callback(self._ended.put)
 
@@ -161,7 +163,7 @@ class DeviceEvaluator(Evaluator):
 
     def remeasure(self, trials: Sequence[Trial], rounds: int, visit: TimingPlan = VISIT) -> Finished:
         """Measure valid trials again in turn, and return the trial of every turn. Only while nothing is under way."""
-        requests = [self._request(trial.configuration, self.policy.plan_again(trial)) for trial in trials]
+        requests = [self._request(trial.configuration, self.plan.again(trial)) for trial in trials]
         before = {trial.configuration: trial for trial in trials}
         answer = self._together("remeasure", requests, rounds, visit)
         turns = tuple(dataclasses.replace(trial, key=before[trial.configuration].key) for trial in answer.trials)
@@ -188,7 +190,7 @@ class DeviceEvaluator(Evaluator):
         backend = get_backend(self._job.backend)
         flags = self._flags if backend.shares_memory else on_host(self._flags)
         options = dataclasses.replace(self._job.options, flags=flags)
-        pool = Pool(dataclasses.replace(self._job, backend="host", options=options, observers=()), self._limits)
+        pool = Pool(dataclasses.replace(self._job, backend="host", options=options, observers=()), self.limits)
         found: list[Trial] = []
         deadline = math.inf
         try:

@@ -113,7 +113,7 @@ class Instrument:
         self._backend = get_backend("host")
         self._options = CompileOptions(flags=(_OPTIMISATION, *flags, *_FLAGS))
         self._metrics = metric if metric is not None else tunable.metric
-        self.tunable = with_reference(tunable, self._backend, CompileOptions(flags=tuple(flags)), self._metrics)
+        self.tunable = with_reference(tunable, self._backend, CompileOptions(flags=tuple(flags)))
         self.sizes = sizes
         self._data = data or DataManager(self.tunable, sizes, seed=seed)
         self.binaries: dict[Any, Binary] = {}  #: what has been compiled so far

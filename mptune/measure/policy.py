@@ -1,4 +1,4 @@
-"""Which work on a configuration may be left out: decisions without work, clock or state."""
+"""How one configuration is measured: decisions without work, clock or state."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from mptune.results.metric_expressions import is_error
 from mptune.results.objective import Objective
-from mptune.results.trial import Status, Trial
+from mptune.results.trial import Trial
 from mptune.results.unseen import is_of_unseen, worst_errors_of
 
-__all__ = ["MeasurementPolicy", "Plan", "errors_of", "worst_errors"]
+__all__ = ["Plan", "errors_of", "worst_errors"]
 
 #: Seconds that runs on further draws of the inputs may take however short the search is.
 _DRAWING_S = 0.3
@@ -30,6 +30,19 @@ class Plan:
     thresholds: Mapping[str, float] = field(default_factory=dict)  #: by metric, of a feasible configuration
     baseline_ms: float = math.inf  #: a launch of the fastest baseline so far
     launch_factor: float = math.inf  #: how many times as long as the baseline's a launch may take
+
+    @classmethod
+    def of(cls, objective: Objective, draws: int = 1, launch_factor: float = math.inf) -> Plan:
+        """Return how configurations are measured for the first time."""
+        limits = dict(objective.limits)
+        # Under the penalty decay an inaccurate trial scores by its speed, so it is timed too.
+        timed_within = {} if objective.penalty == "decay" else limits
+        return cls(error_limits=timed_within, draws=draws, thresholds=limits, launch_factor=launch_factor)
+
+    def again(self, trial: Trial) -> Plan:
+        """Return how a valid trial is measured again in turn with others: timed in full, its error kept."""
+        known = errors_of(trial) | {n: value for n, value in trial.measurement.metrics.items() if is_of_unseen(n)}
+        return Plan(known, thresholds=self.thresholds)
 
     @property
     def launch_limit_ms(self) -> float:
@@ -69,62 +82,6 @@ class Plan:
             return False
         share = 0.03 if metrics["time_ms"] < self.best_ms else 0.015
         return needed_s <= _DRAWING_S + share * passed_s
-
-
-@dataclass(frozen=True, slots=True)
-class MeasurementPolicy:
-    """Decides what is compiled, launched, checked, timed, or left out."""
-
-    objective: Objective = field(default_factory=Objective)
-    run_limit_s: float = math.inf  #: of a phase of a trial
-    draws: int = 1  #: draws of the inputs on which errors are measured
-    launch_factor: float = math.inf  #: how many times as long as the baseline's a launch may take
-
-    @property
-    def error_limits(self) -> Mapping[str, float]:
-        """The largest errors, by metric, of a trial whose time matters; empty if every time does."""
-        # Under the penalty decay an inaccurate trial scores by its speed, so it is timed too.
-        return {} if self.objective.penalty == "decay" else self.objective.limits
-
-    def time_to_beat(self, best: Trial | None, *, in_baseline: bool) -> float:
-        """Return the time in milliseconds beyond which a configuration need not be timed closely.
-
-        Every time matters while nothing is feasible, where something other than time can win, and in the search for
-        the baseline, which may well be slower than the best.
-        """
-        is_time_alone = self.objective.metrics == ("time_ms",) and self.objective.minimise
-        return best.time_ms if best is not None and is_time_alone and not in_baseline else math.inf
-
-    def plan(self, best_ms: float = math.inf, baseline_ms: float = math.inf) -> Plan:
-        """Return how a configuration is measured for the first time; :meth:`time_to_beat` gives ``best_ms``."""
-        return Plan(
-            best_ms=best_ms,
-            error_limits=dict(self.error_limits),
-            draws=self.draws,
-            thresholds=dict(self.objective.limits),
-            baseline_ms=baseline_ms,
-            launch_factor=self.launch_factor,
-        )
-
-    def plan_again(self, trial: Trial) -> Plan:
-        """Return how a valid trial is measured again in turn with others: timed in full, its error kept."""
-        known = errors_of(trial) | {n: value for n, value in trial.measurement.metrics.items() if is_of_unseen(n)}
-        return Plan(known, thresholds=dict(self.objective.limits))
-
-    def keeps(self, stored: Trial, *, is_current: bool) -> bool:
-        """Whether a trial of the run file stands; else its configuration is evaluated again.
-
-        ``is_current`` says whether everything its numbers depend on is the same now.
-        """
-        if stored.status is Status.TIMEOUT:
-            exceeded = stored.measurement.metrics
-            is_of_launch = "limit_factor" in exceeded and math.isfinite(self.launch_factor)
-            limit, name = (self.launch_factor, "limit_factor") if is_of_launch else (self.run_limit_s, "limit_s")
-            if limit > exceeded.get(name, 0.0):
-                return False
-        is_untimed = stored.is_valid and math.isnan(stored.time_ms)
-        is_time_wanted = not self.error_limits or self.objective.error_excess(stored) <= 0
-        return is_current and not (is_untimed and is_time_wanted)
 
 
 def errors_of(trial: Trial) -> dict[str, float]:

@@ -203,8 +203,6 @@ _IDLE_S: Final = 300.0
 
 @dataclass(slots=True)
 class _Serving:
-    """A search that this process evaluates for."""
-
     pool: Pool
     calls: int = 0
     idle: threading.Timer | None = None
@@ -241,7 +239,6 @@ def _call(
 
 
 def _release(search: str, *, only_idle: bool = False) -> None:
-    """Free the device of this process."""
     with _lock:
         serving = _serving.get(search)
         if serving is None or (only_idle and serving.calls):

@@ -294,7 +294,6 @@ class Program:
         launch.time_ms += launch.function.launch(launch.shape, arguments)
 
     def _prepare(self, name: str, given: Mapping[str, Any]) -> _Launch:
-        """Return a launch of a kernel on arguments by name, compiled."""
         application: Any = self.tunable
         kernel: Kernel = application.kernels[name]
         what = f"{application.called}: launch of {name}"
@@ -343,7 +342,6 @@ class Program:
         )
 
     def _handle(self, what: str, argument: Argument, value: Any) -> str:
-        """Return the name of the buffer that is passed for an argument."""
         if not isinstance(value, Handle):
             raise KernelError(f"{what}: {argument.name!r} needs a buffer (run.NAME), not {type(value).__name__}")
         if argument.role is not Role.IN:
@@ -351,7 +349,6 @@ class Program:
         return value.name
 
     def _take_type(self, what: str, kernel: Kernel, argument: Argument, buffer: str, types: dict[str, Value]) -> None:
-        """Take the type of an argument from the buffer that is passed."""
         chosen = self.types[buffer]
         stored = self.arguments[buffer].dtype if chosen is None else chosen.name
         if argument.precision in typed(kernel) and chosen is not None:
@@ -498,7 +495,6 @@ class Steps:
         self._program.launch(kernel, given, self._memory)
 
     def _named(self, function: str, buffer: Handle | str, *, is_written: bool = False) -> str:
-        """Return the name of a buffer that a function is given."""
         called = self._application.called
         name: Any = buffer.name if isinstance(buffer, Handle) else buffer
         if not isinstance(name, str):
@@ -539,7 +535,6 @@ def size_names(kernel: Kernel) -> tuple[str, ...]:
 def _passing(
     argument: Argument, held: Precision | None, given: Mapping[str, Any], sizes: Sizes
 ) -> np.generic | Callable[[Any], np.generic] | None:
-    """Return how an argument of a type is passed to a function."""
     if argument.role is not Role.SCALAR:
         return None
     to_type: Callable[[Any], np.generic] = np.dtype(argument.dtype if held is None else "float64").type

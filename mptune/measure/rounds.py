@@ -174,6 +174,5 @@ def together(trials: Sequence[Trial]) -> Trial:
 
 
 def _durations_s(trials: Sequence[Trial]) -> dict[str, float]:
-    """Return the time that trials took together, by phase."""
     phases = dict.fromkeys(name for trial in trials for name in trial.measurement.durations_s)
     return {name: math.fsum(trial.measurement.durations_s.get(name, 0.0) for trial in trials) for name in phases}

@@ -13,7 +13,6 @@ from typing import Any
 
 import altair as alt
 
-from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends import get_backend
 from mptune.backends.base import options_of
 from mptune.data import DataManager
@@ -61,10 +60,8 @@ def draw(run: Run, given: Tunable | str | Path | None, look: Look) -> alt.VConca
     backend = get_backend(runnable_backend(info.backend))
     if trial.configuration not in whole_space(application, sizes, backend.device.facts()):
         raise MptuneError(f"{trial.configuration} is no valid configuration of {application.called} at {sizes}")
-    outputs = [output.name for output in application.outputs]
-    metrics = recorded_metrics(info.metric, info.metrics, outputs, application.metric)
     options = options_of(info, backend.name)
-    application = with_reference(application, backend, options, metrics)
+    application = with_reference(application, backend, options)
     data = DataManager(application, sizes, seed=info.seed or 0)
     with Program(application, trial.configuration, data.sizes, backend, options) as program:
         answers = (data.references, run_once(program, data))

@@ -812,7 +812,7 @@ def _kernels(run: Run, look: Look) -> Any:
 def _sensitivity(run: Run, look: Look) -> Any:
     """Draw, for each precision and policy changed alone, the digits it gains or loses and how much faster it is."""
     found = explanation_of(run)
-    if not any(change.outcome is not None for change in found.changes):
+    if not any(change.outcome.trial for change in found.changes):
         why = "none of the winner's neighbours was measured" if found.changes else found.sentences[0]
         raise PlotError(f"no sensitivity can be drawn: {why[:1].lower()}{why[1:]}")
     table = pd.DataFrame(map(_change_row, found.changes))
@@ -860,22 +860,22 @@ def _change_row(change: Change) -> dict[str, Any]:
     ``remark`` stands for digits that are not finite, ``why`` for a speed that is not known or beyond the axis.
     """
     outcome = change.outcome
-    speed, ends = (math.nan, None) if outcome is None else (outcome.speed, outcome.interval)
-    low, high = ends or (math.nan, math.nan)
-    if outcome is None:
+    speed, digits = outcome.speed, outcome.digits
+    low, high = outcome.interval or (math.nan, math.nan)
+    if outcome.trial is None:
         why = "not allowed" if change.broken else "not measured"
     elif math.isnan(speed):
         why = "not timed" if outcome.trial.is_valid else outcome.trial.status.value.replace("_", " ")
     else:
         why = "" if _SLOWEST <= speed <= _FASTEST else f"{speed:.2g}"
     buffers = f" of {few_names(change.buffers, 1)}" * bool(change.buffers)
-    exact = "exact" if change.digits > 0 else "not exact"
+    exact = "exact" if digits > 0 else "not exact"
     numbers = {"speed": speed, "low": low, "high": high}
     return {
         "change": plain(f"{change.parameter}{buffers}: {_text(change.before)} → {_text(change.after)}"),
         "what": "restored" if change.is_restored else "narrowed",
-        "digits": change.digits,
-        "remark": exact if math.isinf(change.digits) else "0" if abs(change.digits) < 0.05 else "",
+        "digits": digits,
+        "remark": exact if math.isinf(digits) else "0" if abs(digits) < 0.05 else "",
         "why": why,
         **{name: min(max(value, _SLOWEST), _FASTEST) for name, value in numbers.items()},
     }

@@ -83,8 +83,11 @@ class CheckResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``mptune check --json`` prints of one kernel."""
-        names = ("kernel", "backend", "architecture", "configurations")
-        return {name: getattr(self, name) for name in names} | {
+        return {
+            "kernel": self.kernel,
+            "backend": self.backend,
+            "architecture": self.architecture,
+            "configurations": self.configurations,
             "compiled": len(self.compilations),
             "median_compile_s": None if math.isnan(self.median_s) else self.median_s,
             "failures": [{"configuration": dict(f.configuration), "message": f.message} for f in self.failures],

@@ -20,9 +20,8 @@ from mptune.backends import get_backend
 from mptune.backends.processor import usable_cores
 from mptune.errors import KernelError, MptuneError, RunFileError
 from mptune.interop import read_run
-from mptune.kernel import Sizes, Tunable
+from mptune.kernel import Tunable
 from mptune.kernel.limits import whole_space
-from mptune.measure.device import DeviceEvaluator
 from mptune.measure.pool import runnable_backend
 from mptune.precision import EVERY_PRECISION, POLICIES
 from mptune.results.metric_expressions import is_error
@@ -30,7 +29,7 @@ from mptune.results.speedup import LEAST_ROUNDS, TIE
 from mptune.results.trial import Trial
 from mptune.results.unseen import count_of, draws_of
 from mptune.run import Run, in_short, json_document
-from mptune.source.loading import make_ready, sizes_of, tunable_of_run
+from mptune.source.loading import sizes_of, tunable_of_run
 from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import compile_constraint
 from mptune.space.search_space import SearchSpace
@@ -49,19 +48,21 @@ _ORDER: Final = {name: place for place, name in enumerate((*EVERY_PRECISION, *PO
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A trial beside the winner."""
+    """A trial beside the winner; numbers are NaN where there is no trial."""
 
-    trial: Trial
-    digits: float  #: decimal digits gained, negative if lost; infinite if it is exact
-    speed: float  #: the winner's time divided by its own
-    interval: tuple[float, float] | None  #: 95% interval of the speed, if rounds timed both
-    cost: float  #: what the run optimises divided by the winner's; NaN if that is the time or an error
-    is_feasible: bool  #: whether the error and measured constraints are within their limits
-    error_text: str  #: the error; of several limits the one closest to its own, with both; of a failed trial the status
+    trial: Trial | None = None
+    digits: float = math.nan  #: decimal digits gained, negative if lost; infinite if it is exact
+    speed: float = math.nan  #: the winner's time divided by its own
+    interval: tuple[float, float] | None = None  #: 95% interval of the speed, if rounds timed both
+    cost: float = math.nan  #: what the run optimises divided by the winner's; NaN if that is the time or an error
+    is_feasible: bool = False  #: whether the error and measured constraints are within their limits
+    #: The error; of several limits the one closest to its own, with both; of a failed trial the status.
+    error_text: str = "-"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        trial = self.trial
+    def to_json(self) -> dict[str, Any] | None:
+        """Return the fields by name; None without a trial."""
+        if (trial := self.trial) is None:
+            return None
         return {
             "configuration": trial.configuration,
             "status": trial.status.value,
@@ -83,31 +84,25 @@ class Change:
     before: Value
     after: Value
     is_restored: bool  #: whether it is wider or more accurate; of other choices than types, whether it gains digits
-    outcome: Outcome | None  #: the trial beside the winner, None if it was not measured
+    outcome: Outcome  #: the trial beside the winner; has none if it was not measured
     broken: str  #: the constraint that does not allow it, empty if all do
     buffers: tuple[str, ...]  #: of an application, the buffers whose type the parameter is
     kernels: tuple[str, ...]  #: of an application, the kernels launched on these buffers
 
     @property
-    def digits(self) -> float:
-        """Digits gained, negative if lost; NaN if not known."""
-        return math.nan if self.outcome is None else self.outcome.digits
-
-    @property
     def is_known(self) -> bool:
         """Whether it was measured, failed, or is not allowed."""
-        if self.outcome is None:
-            return bool(self.broken)
-        return not self.outcome.trial.is_valid or not math.isnan(self.outcome.trial.time_ms)
+        trial = self.outcome.trial
+        return bool(self.broken) if trial is None else not (trial.is_valid and math.isnan(trial.time_ms))
 
 
 @dataclass(frozen=True, slots=True)
 class Tradeoff:
-    """The best trial of a run under a limit ten times tighter (``digits`` 1) or looser (-1); None if none meets it."""
+    """The best trial of a run under a limit ten times tighter (``digits`` 1) or looser (-1), if one meets it."""
 
     digits: int
     limit: str
-    best: Outcome | None
+    best: Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +134,10 @@ class Explanation:
     @property
     def limiting(self) -> Change | None:
         """The change that gains most digits if it gains more than noise; of equals the fastest."""
-        restored = [c for c in self.changes if c.is_restored and c.digits >= _LEAST_DIGITS]
-        most = max((c.digits for c in restored), default=math.nan)
-        near = [c for c in restored if c.digits == most or most - c.digits < _LEAST_DIGITS / 3]
-        return max(near, key=lambda c: 0.0 if c.outcome is None else c.outcome.speed, default=None)
+        restored = [c for c in self.changes if c.is_restored and c.outcome.digits >= _LEAST_DIGITS]
+        most = max((c.outcome.digits for c in restored), default=math.nan)
+        near = [c for c in restored if c.outcome.digits == most or most - c.outcome.digits < _LEAST_DIGITS / 3]
+        return max(near, key=lambda c: c.outcome.speed, default=None)
 
     @property
     def missing(self) -> int:
@@ -165,9 +160,8 @@ class Explanation:
             within = dataclasses.replace(
                 objective, threshold=scaled if isinstance(limits, Mapping) else scaled["error"]
             )
-            best = within.best(self.run.trials)
             text = ", ".join(f"{name} <= {tau:.3g}" for name, tau in scaled.items())
-            found.append(Tradeoff(digits, text, None if best is None else _beside(self.run, self.trial, best)))
+            found.append(Tradeoff(digits, text, _beside(self.run, self.trial, within.best(self.run.trials))))
         return tuple(found)
 
     @property
@@ -195,15 +189,12 @@ class Explanation:
                     {name: getattr(change, name) for name in same}
                     | {
                         "direction": "restored" if change.is_restored else "narrowed",
-                        "feasible": None if change.outcome is None else change.outcome.is_feasible,
-                        "outcome": None if change.outcome is None else change.outcome.to_json(),
+                        "feasible": None if change.outcome.trial is None else change.outcome.is_feasible,
+                        "outcome": change.outcome.to_json(),
                     }
                     for change in self.changes
                 ],
-                "tradeoffs": [
-                    {"digits": t.digits, "limit": t.limit, "best": None if t.best is None else t.best.to_json()}
-                    for t in self.tradeoffs
-                ],
+                "tradeoffs": [{"digits": t.digits, "limit": t.limit, "best": t.best.to_json()} for t in self.tradeoffs],
                 "sentences": self.sentences,
                 "unmeasured": self.unmeasured,
             }
@@ -237,10 +228,8 @@ def _changes(run: Run, winner: Trial) -> Iterator[Change]:
             if after == before:
                 continue
             configuration = Configuration({**winner.configuration, name: after})
-            trial = trials.get(configuration)
-            outcome = None if trial is None else _beside(run, winner, trial)
-            gains_digits = outcome is not None and outcome.digits > 0
-            is_restored = _place(after) < _place(before) if is_ordered else gains_digits
+            outcome = _beside(run, winner, trials.get(configuration))
+            is_restored = _place(after) < _place(before) if is_ordered else outcome.digits > 0
             broken = _broken(run, configuration)
             yield Change(name, configuration, before, after, is_restored, outcome, broken, buffers, kernels)
 
@@ -258,8 +247,10 @@ def _broken(run: Run, configuration: Configuration) -> str:
     return ""
 
 
-def _beside(run: Run, winner: Trial, trial: Trial) -> Outcome:
+def _beside(run: Run, winner: Trial, trial: Trial | None) -> Outcome:
     objective = run.info.objective
+    if trial is None:
+        return Outcome()
     ratio = run.state.finals.ratio(winner.configuration, trial.configuration)
     error = "-" if math.isnan(trial.error) else f"{trial.error:.3g}"
     return Outcome(
@@ -286,7 +277,8 @@ def _digits(run: Run, winner: Trial, trial: Trial) -> float:
     else:
         # The winner was verified on more draws of the inputs. All trials ran on the first one.
         name = "error" if draws_of(winner) == draws_of(trial) else "error_first_draw"
-        before, after = (_log10(each.measurement.metrics.get(name, each.error)) for each in (winner, trial))
+        errors = [each.measurement.metrics.get(name, each.error) for each in (winner, trial)]
+        before, after = (math.log10(error) if error else -math.inf for error in errors)
     return 0.0 if before == after else before - after
 
 
@@ -297,12 +289,6 @@ def _excess(run: Run, trial: Trial) -> float:
 
 def _quotient(above: float, below: float) -> float:
     return above / below if below > 0 else math.nan
-
-
-def _log10(error: float) -> float:
-    if error > 0:
-        return math.log10(error)
-    return math.nan if math.isnan(error) else -math.inf
 
 
 # -- measuring what is missing ---------------------------------------------------------------------
@@ -359,13 +345,17 @@ def explain(
             if (loaded.info.device, loaded.info.architecture) != (device.name, device.architecture):
                 here = f"{device.name} ({device.architecture})"
                 raise MptuneError(f"the run is of {loaded.info.device} ({loaded.info.architecture}), this is {here}")
-            make_ready(definition, sizes, on_progress=on_warning)
             searched = draws_of(found.trial) - count_of(found.trial, "unseen_inputs")
+            again = evaluator_of(
+                loaded.info, definition, found.trial, sizes, on_warning, draws=searched, compilers=usable_cores()
+            )
             with (
                 RunFile.in_memory(loaded.info, loaded.state) if isinstance(run, Run) else RunFile.open(run) as file,
-                evaluator_of(loaded.info, definition, sizes, draws=searched, compilers=usable_cores()) as evaluator,
+                again as evaluator,
             ):
-                space = _space_of(found, definition, sizes, evaluator)
+                if changes := changed_conditions(loaded.info, definition, evaluator, found.trial):
+                    raise MptuneError(f"{'; '.join(changes)}: mptune tune --resume measures the run again")
+                space = whole_space(definition, sizes, evaluator.start().facts)
                 session = RunSession(
                     evaluator,
                     file,
@@ -395,21 +385,8 @@ def _unsettled(found: Explanation) -> list[Configuration]:
     return [
         c.configuration
         for c in found.changes
-        if not c.is_known or (c.outcome is not None and c.outcome.trial.is_valid and c.outcome.interval is None)
+        if not c.is_known or (c.outcome.trial is not None and c.outcome.trial.is_valid and c.outcome.interval is None)
     ]
-
-
-def _space_of(found: Explanation, kernel: Tunable, sizes: Sizes, evaluator: DeviceEvaluator) -> SearchSpace:
-    """Return the search space of a run's kernel; raise MptuneError if conditions are others than the run's."""
-    winner = found.trial
-    assert winner is not None
-    space = whole_space(kernel, sizes, evaluator.start().facts)
-    # Values of a file are rendered only if the kernel declares them.
-    if winner.configuration not in space:
-        raise MptuneError(f"{winner.configuration} is no valid configuration of {kernel.called}")
-    if changes := changed_conditions(found.run.info, kernel, evaluator, winner):
-        raise MptuneError(f"{'; '.join(changes)}: mptune tune --resume measures the run again")
-    return space
 
 
 def _measure(found: Explanation, session: RunSession, space: SearchSpace) -> str:
@@ -479,7 +456,7 @@ def _sentences(e: Explanation) -> Iterator[str]:
     if best is not None and best.configuration != winner.configuration:
         now = _beside(e.run, winner, best)
         yield (
-            f"The best is now {_differences(now, winner.configuration)}, which {_price(now, e.run)}: explain the run "
+            f"The best is now {_differences(best, winner.configuration)}, which {_price(now, e.run)}: explain the run "
             "again."
         )
     if e.missing:
@@ -488,40 +465,40 @@ def _sentences(e: Explanation) -> Iterator[str]:
 
 def _limit_sentence(e: Explanation) -> str:
     limiting, restored = e.limiting, [c for c in e.changes if c.is_restored]
-    if limiting is not None and limiting.outcome is not None:
+    if limiting is not None:
         kernels = f" of {', '.join(limiting.kernels)}" if limiting.kernels else ""
         buffers = f" ({', '.join(limiting.buffers)}{kernels})" if limiting.buffers else ""
-        gained = "leaves no error" if limiting.digits == math.inf else f"gains {limiting.digits:.1f} digits"
+        digits = limiting.outcome.digits
+        gained = "leaves no error" if digits == math.inf else f"gains {digits:.1f} digits"
         return (
             f"{limiting.parameter}{buffers} limits the accuracy: {limiting.after} instead of {limiting.before} "
             f"{gained} and {_price(limiting.outcome, e.run)}."
         )
     if not restored:
         return "Every type is the widest there is: none limits the accuracy."
-    if all(math.isnan(c.digits) for c in restored):
+    if all(math.isnan(c.outcome.digits) for c in restored):
         return "Which type limits the accuracy is not known: no wider type was measured."
     return "No single type limits the accuracy."
 
 
 def _tradeoff_sentence(tradeoff: Tradeoff, winner: Configuration, run: Run) -> str:
-    is_tighter, best = tradeoff.digits > 0, tradeoff.best
+    is_tighter, best = tradeoff.digits > 0, tradeoff.best.trial
     said = f"{'One digit more' if is_tighter else 'One digit less'} ({tradeoff.limit})"
     if best is None:
         return f"{said}: no trial meets it."
-    if best.trial.configuration == winner:
+    if best.configuration == winner:
         return f"{said} {'costs nothing: the winner meets it' if is_tighter else 'gains nothing'}."
-    inputs = draws_of(best.trial)
+    inputs = draws_of(best)
     where = f"(measured on {inputs} input{'' if inputs == 1 else 's'})"
-    return f"{said} {_price(best, run)}: {_differences(best, winner)} {where}."
+    return f"{said} {_price(tradeoff.best, run)}: {_differences(best, winner)} {where}."
 
 
-def _differences(outcome: Outcome, winner: Configuration) -> str:
-    changed = {n: value for n, value in outcome.trial.configuration.items() if value != winner.get(n)}
+def _differences(trial: Trial, winner: Configuration) -> str:
+    changed = {n: value for n, value in trial.configuration.items() if value != winner.get(n)}
     return ", ".join(f"{name} {value}" for name, value in changed.items())
 
 
 def _price(outcome: Outcome, run: Run) -> str:
-    """Say what an outcome costs or gains beside the winner."""
     if not _is_about_speed(run):
         return f"multiplies {run.info.objective.metric} by {outcome.cost:.3g}"
     speed, interval = outcome.speed, outcome.interval

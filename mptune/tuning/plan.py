@@ -24,7 +24,6 @@ from mptune.kernel import Application, Kernel, Role, Sizes, Tunable
 from mptune.kernel.limits import space_on, spread
 from mptune.kernel.regions import over_regions
 from mptune.measure.bench import Ready, metric_names
-from mptune.measure.observing import observers_for
 from mptune.observers import ALWAYS_ON, OBSERVERS
 from mptune.results.metric_expressions import unknown_metric
 from mptune.results.objective import Objective
@@ -232,7 +231,9 @@ def _observers(kernel: Tunable, metric: Metrics, settings: TuneSettings, objecti
     for name in asked:
         if name not in OBSERVERS:
             raise UnknownNameError("observer", name, OBSERVERS)
-    return tuple(dict.fromkeys((*asked, *observers_for(objective.names | objective.constraint_names))))
+    wanted = objective.names | objective.constraint_names
+    needed = [name for name, kind in OBSERVERS.items() if not wanted.isdisjoint(kind.metrics)]
+    return tuple(dict.fromkeys((*asked, *needed)))
 
 
 def _named(settings: TuneSettings) -> str:

@@ -196,7 +196,6 @@ class Schedule:
                 yield crossed
 
     def _first(self) -> list[Configuration]:
-        """Return the configurations that the user wants to be evaluated before any other."""
         found: list[Configuration] = []
         for values in self._plan.first:
             try:

@@ -19,13 +19,13 @@ import mptune
 from mptune.measure.base import Evaluator
 from mptune.measure.device import DeviceEvaluator
 from mptune.results.objective import Objective
-from mptune.results.trial import Trial
+from mptune.results.trial import Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunFile, RunState
 
-__all__ = ["Progress", "RunSession", "Session", "Stopwatch", "Warnings", "warn_caller"]
+__all__ = ["Progress", "RunSession", "Session", "Stopwatch", "Warnings", "still_stands", "warn_caller"]
 
 #: Finals and verification may exceed the time limit by this share of it.
 _CLOSING_SHARE: Final = 0.25
@@ -128,7 +128,6 @@ class Session:
             self.report(trials)
 
     def _begin(self, asked: deque[Configuration], budget: int) -> None:
-        """Submit configurations while the evaluator has room and the budget allows."""
         evaluator = self.evaluator
         while asked and evaluator.under_way < min(evaluator.capacity, self.left(budget)):
             evaluator.submit(asked.popleft())
@@ -145,6 +144,20 @@ class Session:
 
     def report(self, trials: Sequence[Trial]) -> None:
         """Report trials that have been told; nobody listens here."""
+
+
+def still_stands(stored: Trial, evaluator: DeviceEvaluator, objective: Objective) -> bool:
+    """Whether a stored trial counts, measured under the same conditions: it was timed if need be, and long enough."""
+    plan, limits = evaluator.plan, evaluator.limits
+    if stored.status is Status.TIMEOUT:
+        exceeded = stored.measurement.metrics
+        is_of_launch = "limit_factor" in exceeded and math.isfinite(limits.launch_factor)
+        limit, name = (limits.launch_factor, "limit_factor") if is_of_launch else (limits.run_s, "limit_s")
+        if limit > exceeded.get(name, 0.0):
+            return False
+    is_untimed = stored.is_valid and math.isnan(stored.time_ms)
+    is_time_wanted = not plan.error_limits or objective.error_excess(stored) <= 0
+    return not (is_untimed and is_time_wanted)
 
 
 class RunSession(Session):
@@ -196,7 +209,7 @@ class RunSession(Session):
         for trial in (*retired, *stored):
             is_current = trial.configuration in space and trial.key == self.evaluator.key_of(trial.configuration)
             (outdated.discard if is_current else outdated.add)(trial.configuration)
-            if self.evaluator.policy.keeps(trial, is_current=is_current):
+            if is_current and still_stands(trial, self.evaluator, self.objective):
                 current[trial.configuration] = trial
             else:
                 stale.append(trial)
@@ -232,7 +245,9 @@ class RunSession(Session):
             configuration = asked.popleft()
             self.measured_here = True
             in_baseline = self._has_other_types and configuration.is_among(self.fixed)
-            best_ms = evaluator.policy.time_to_beat(self.best, in_baseline=in_baseline)
+            # Every time matters where something else can win, and among baselines, which are slower than the best.
+            is_race = self.objective.is_time and not self.objective.also and not in_baseline
+            best_ms = self.best.time_ms if self.best is not None and is_race else math.inf
             evaluator.submit(configuration, best_ms, self._baseline_ms)
 
     def report(self, trials: Sequence[Trial], *, replayed: bool = False) -> None:

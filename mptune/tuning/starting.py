@@ -182,7 +182,6 @@ def first_values(given: Mapping[str, Any] | str | Path, kernel: Tunable) -> list
 
 
 def _configurations_in(document: Any) -> list[Mapping[str, Any]]:
-    """Return the configurations of a JSON document."""
     if isinstance(document, list):
         return [found for entry in document for found in _configurations_in(entry)]
     if not isinstance(document, dict):

@@ -16,7 +16,6 @@ from mptune.backends import get_backend
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.measure.device import DeviceEvaluator
-from mptune.measure.policy import MeasurementPolicy
 from mptune.measure.pool import Cluster, ClusterPool, compilers_ahead, runnable_backend
 from mptune.measure.timing import SEARCHING
 from mptune.measure.worker import Job, Limits
@@ -201,7 +200,8 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator
         plan=dataclasses.replace(SEARCHING, flush_cache=settings.flush_cache),
         limits=limits,
         compilers=compilers_ahead(backend) if settings.compilers is None else settings.compilers,
-        policy=MeasurementPolicy(plan.objective, limits.run_s, settings.inputs, limits.launch_factor),
+        objective=plan.objective,
+        draws=settings.inputs,
         observers=plan.observers,
         workers=settings.workers,
         pool=pool,

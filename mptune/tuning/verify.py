@@ -23,7 +23,6 @@ from mptune.errors import MptuneError, RunFileError
 from mptune.kernel import Sizes, Tunable
 from mptune.kernel.limits import whole_space
 from mptune.measure.device import DeviceEvaluator
-from mptune.measure.policy import MeasurementPolicy
 from mptune.measure.pool import runnable_backend
 from mptune.measure.timing import SEARCHING
 from mptune.observers import OBSERVERS
@@ -214,7 +213,10 @@ class Case:
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
         worst = self.worst
-        return {name: getattr(self, name) for name in ("sizes", "failures", "unmade")} | {
+        return {
+            "sizes": self.sizes,
+            "failures": self.failures,
+            "unmade": self.unmade,
             "verified": self.verified.to_json() if self.verified.inputs else None,
             "worst_input": None if worst is None else {"number": worst.number + 1, "spawn_key": worst.spawn_key},
             "closest": self.closest or None,
@@ -312,12 +314,8 @@ def verify(
     cases: list[Case] = []
     is_kept = False
     for place in {tuple(sizes.items()): sizes for sizes in asked}.values():
-        # Values of a file are rendered only if the kernel declares them.
-        if trial.configuration not in whole_space(definition, place):
-            raise MptuneError(f"{trial.configuration} is no valid configuration of {definition.called} at {place}")
-        make_ready(definition, place, on_progress=on_warning)
-        configured = definition.own(trial.configuration)
-        with evaluator_of(info, definition, place) as evaluator:
+        with evaluator_of(info, definition, trial, place, on_warning) as evaluator:
+            configured = definition.own(trial.configuration)
             said = evaluator.start().remarks
             why_not = ["other sizes"]
             if place == own:
@@ -380,9 +378,20 @@ def _case(run: Run, sizes: Sizes, ran: _ByDraw, unmade: Mapping[Draw, str], befo
 
 
 def evaluator_of(
-    info: RunInfo, kernel: Tunable, sizes: Sizes, *, draws: int = 1, compilers: int = 0
+    info: RunInfo,
+    kernel: Tunable,
+    trial: Trial,
+    sizes: Sizes,
+    on_warning: Callable[[str], None],
+    *,
+    draws: int = 1,
+    compilers: int = 0,
 ) -> DeviceEvaluator:
-    """Return an evaluator that measures as a run did, on this machine; with errors on so many draws of the inputs."""
+    """Return an evaluator that measures as a trial of a run was, on this machine; with errors on so many draws."""
+    # Values of a file are rendered only if the kernel declares them.
+    if trial.configuration not in whole_space(kernel, sizes):
+        raise MptuneError(f"{trial.configuration} is no valid configuration of {kernel.called} at {sizes}")
+    make_ready(kernel, sizes, on_progress=on_warning)
     outputs = [output.name for output in kernel.outputs]
     backend = runnable_backend(info.backend)
     return DeviceEvaluator(
@@ -393,7 +402,7 @@ def evaluator_of(
         seed=info.seed or 0,
         flags=options_of(info, backend).flags,
         plan=dataclasses.replace(SEARCHING, flush_cache=info.flush_cache),
-        policy=MeasurementPolicy(draws=draws),
+        draws=draws,
         compilers=compilers,
         observers=[name for name in info.observers if name in OBSERVERS],
     )

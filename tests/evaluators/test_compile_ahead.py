@@ -12,7 +12,6 @@ from mptune.backends.base import Binary, CompileOptions
 from mptune.backends.host_compiler import HostCompiler
 from mptune.kernel import Kernel
 from mptune.measure.device import DeviceEvaluator, Limits
-from mptune.measure.policy import MeasurementPolicy
 from mptune.measure.timing import TimingPlan
 from mptune.results.trial import Status
 from mptune.source.loading import load_kernel
@@ -50,7 +49,6 @@ def test_compilers_are_paused_for_each_timing_and_for_nothing_else(
         "host",
         plan=PLAN,
         limits=Limits(run_s=10),
-        policy=MeasurementPolicy(),
         compilers=2,
     ) as evaluator:
         statuses = [trial.status for trial in evaluator.evaluate([*faults, kernel.configuration({"block": 64})])]

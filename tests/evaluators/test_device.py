@@ -24,7 +24,6 @@ from mptune.errors import KernelError, MptuneError
 from mptune.kernel import Kernel
 from mptune.measure.bench import Bench, Request
 from mptune.measure.device import DeviceEvaluator, Limits
-from mptune.measure.policy import MeasurementPolicy
 from mptune.measure.pool import Pool
 from mptune.measure.timing import TimingPlan
 from mptune.results.objective import Objective
@@ -50,7 +49,7 @@ WAYS = {"params": few([2, 0])}
 @pytest.fixture(**WAYS)
 def evaluator(kernel: Kernel, request: pytest.FixtureRequest) -> Iterator[DeviceEvaluator]:
     sizes = kernel.resolve_sizes()
-    options = {"plan": PLAN, "limits": LIMITS, "policy": MeasurementPolicy(Objective(threshold=1e-3))}
+    options = {"plan": PLAN, "limits": LIMITS, "objective": Objective(threshold=1e-3)}
     with DeviceEvaluator(kernel, sizes, "host", compilers=request.param, **options) as made:
         yield made
 
@@ -58,7 +57,7 @@ def evaluator(kernel: Kernel, request: pytest.FixtureRequest) -> Iterator[Device
 @pytest.fixture(scope="module", **WAYS)
 def seasoned(kernel: Kernel, request: pytest.FixtureRequest) -> Iterator[DeviceEvaluator]:
     """One for many tests: it has had faults before, and checks every configuration."""
-    options = {"plan": PLAN, "limits": LIMITS, "policy": MeasurementPolicy()}
+    options = {"plan": PLAN, "limits": LIMITS}
     with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", compilers=request.param, **options) as made:
         assert next(iter(made.evaluate([kernel.configuration({})]))).status is Status.OK
         yield made

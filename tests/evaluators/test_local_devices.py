@@ -15,7 +15,6 @@ from mptune.errors import MptuneError
 from mptune.kernel import Kernel
 from mptune.measure.bench import Ready
 from mptune.measure.device import DeviceEvaluator, Limits
-from mptune.measure.policy import MeasurementPolicy
 from mptune.measure.pool import Pool, check_alike
 from mptune.measure.timing import TimingPlan
 from mptune.results.trial import Status
@@ -63,7 +62,7 @@ def is_running(process: int) -> bool:
 @pytest.mark.usefixtures("three_devices")
 def test_two_workers_with_a_device_each_give_trials_as_they_end_or_as_asked_for(kernel: Kernel) -> None:
     endless, quick = (kernel.configuration({"fault": fault}) for fault in ("endless", "none"))
-    with evaluator(kernel, 2, limits=Limits(run_s=4.0), policy=MeasurementPolicy()) as two:
+    with evaluator(kernel, 2, limits=Limits(run_s=4.0)) as two:
         list(two.evaluate([quick]))  # compiled by now
         assert [environment(process)["MPTUNE_TEST_DEVICE"] for process in processes(two)] == ["0", "1"]
         two.submit(endless)

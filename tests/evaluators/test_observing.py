@@ -9,8 +9,8 @@ import pytest
 
 from mptune.errors import LaunchError, ObserverUnavailableError
 from mptune.kernel import InOut, Kernel
-from mptune.measure import observing
-from mptune.measure.observing import Observation, observers_for
+from mptune.measure import bench
+from mptune.measure.bench import Observation
 from mptune.observers.base import LaunchContext, Observer, Target
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter
@@ -149,7 +149,7 @@ class Partly(Seen):
 @pytest.fixture(autouse=True)
 def observers(monkeypatch):
     kinds = (Seen, Steady, Brief, Absent, Partly)
-    monkeypatch.setattr(observing, "OBSERVERS", {kind.name: kind for kind in kinds})
+    monkeypatch.setattr(bench, "OBSERVERS", {kind.name: kind for kind in kinds})
     Seen.opened.clear()
 
 
@@ -162,12 +162,6 @@ def measured(names, device=None, *, in_place=False, times_ms=(10.0,), program=No
     bound: Any = Bound(device, in_place)
     metrics = observation.measure(context, program, bound)
     return observation, metrics, device.log
-
-
-def test_who_is_on():
-    assert observers_for(["absence_w", "time_ms"]) == ("absent",)
-    assert observers_for(["seen_ms", "part_j"]) == ("seen", "partly")
-    assert observers_for(["error"]) == ()
 
 
 def test_each_is_opened_once():
@@ -216,7 +210,7 @@ def test_a_metric_that_was_promised_and_did_not_come():
         def stop(self, context):
             return {}
 
-    observing.OBSERVERS["seen"] = Silent
+    bench.OBSERVERS["seen"] = Silent
     with pytest.raises(ObserverUnavailableError, match="observer 'seen' could not measure seen_ms here"):
         measured(["seen"])
 
