@@ -83,7 +83,7 @@ def _print_simulation(document: Mapping[str, Any]) -> None:
         echo(_NOTHING_YET)
     if used := [run["sources"] for run in document["runs"] if run.get("sources")]:
         remarks = tuple(f"{use['source']}: {use['remark']}" for use in used[0] if use["remark"])
-        print_described(Description("", tables=(sources_table(used),), remarks=remarks))
+        print_described(Description(tables=(sources_table(used),), remarks=remarks))
     echo(f"{document['strategy']}: {document['overhead_ms_per_evaluation']:.2f} ms per evaluation spent searching")
 
 
@@ -218,7 +218,7 @@ def _described(comparison: Comparison) -> Description:
     ]
     remarks = ["deviation factor: distance divided by the mean of all strategies'; below 1 is better than that"]
     remarks += [_NOTHING_YET] if comparison.without_feasible().any() else []
-    return Description("", tables=tuple(tables), remarks=tuple(remarks))
+    return Description(tables=tuple(tables), remarks=tuple(remarks))
 
 
 def _quartiles(end: Mapping[str, Any]) -> str:

@@ -234,7 +234,7 @@ def _report_sizes(runs: Sequence[Run], together: Sequence[Mapping[str, int]], fi
         first = runs[0].describe()
         echo(first.title.partition(", sizes ")[0])
         echo(f"threshold {first.text('threshold')}, {evaluations} evaluations\n")
-        print_described(Description("", tables=(compare_runs(tuned),)))
+        print_described(Description(tables=(compare_runs(tuned),)))
     for label, run in tuned.items():
         if run is None or run.best is None:
             why = "was not begun; go on with --resume" if run is None else run.describe().verdict

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from mptune.markup import Description, Fact, Table, number, pairs
+from mptune.markup import Description, Fact, Table, few_names, number, pairs
 from mptune.precision import PRECISIONS
 from mptune.results.kernel_times import HOST, host_ms, kernel_times
 from mptune.results.speedup import TIE
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mptune.run import Run
 
 __all__ = [
-    "compare_runs", "comparison", "describe", "describe_front", "facts", "few_names", "result_text", "sources_table",
+    "compare_runs", "comparison", "describe", "describe_front", "facts", "result_text", "sources_table",
     "spent_s", "verified_text", "why_fewer",
 ]  # fmt: skip
 
@@ -252,12 +252,6 @@ def _errors(run: Run) -> list[tuple[str, str]]:
     """Return the errors to show beside ``error``, with their measures: those of single outputs, and further metrics."""
     by_measure = {run.info.measured_by(name): name for name in run.metric_names if name.startswith("error.")}
     return [(name, measure) for measure, name in by_measure.items()] if len(by_measure) > 1 else []
-
-
-def few_names(names: Sequence[str], most: int = 3) -> str:
-    """Return some names; of many, the first few."""
-    more = len(names) - most
-    return f"{', '.join(names[:most])} and {more} more" if more > 1 else ", ".join(names)
 
 
 def _times(run: Run, trials: Mapping[str, Trial]) -> Table | None:

@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 from mptune.errors import PlotError, UnknownNameError
 from mptune.interop import read_run
 from mptune.kernel import Tunable
-from mptune.markup import pairs, plain
-from mptune.results.description import few_names, spent_s
+from mptune.markup import few_names, pairs, plain
+from mptune.results.description import spent_s
 from mptune.results.kernel_times import HOST, host_ms, kernel_times
 from mptune.results.trial import Trial
 from mptune.results.unseen import unequal_draws
