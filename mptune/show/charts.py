@@ -11,7 +11,7 @@ import json
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,39 +75,18 @@ _SLOWEST, _FASTEST = 0.1, 10.0
 _CELLS: Final = 128
 
 
-@dataclass(frozen=True, slots=True)
 class Look:
     """How large a chart is, whether it has a title, and whether a page can choose trials in it."""
 
-    width: str = "column"
-    title: bool = True
-    is_linked: bool = False
-    #: The data of the chart, by name; the chart refers to them, since Vega-Altair copies what is part of it.
-    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.width not in WIDTHS:
-            raise UnknownNameError("width of a plot", self.width, WIDTHS)
-
-    @property
-    def points(self) -> int:
-        """Width in points."""
-        return WIDTHS[self.width][0]
-
-    @property
-    def letters(self) -> int:
-        """Size of letters in points."""
-        return WIDTHS[self.width][1]
-
-    @property
-    def scale(self) -> float:
-        """How many times as large as in a journal letters and marks are."""
-        return self.letters / 7
-
-    @property
-    def taller(self) -> float:
-        """How many times as high as in a journal's column a chart is."""
-        return 1.0 if self.width == "column" else 1.35
+    def __init__(self, width: str = "column", *, title: bool = True, is_linked: bool = False) -> None:
+        if width not in WIDTHS:
+            raise UnknownNameError("width of a plot", width, WIDTHS)
+        self.width, self.title, self.is_linked = width, title, is_linked
+        self.points, self.letters = WIDTHS[width]
+        self.scale = self.letters / 7  #: size of letters and marks beside those in a journal
+        self.taller = 1.0 if width == "column" else 1.35  #: height of a chart beside that in a journal's column
+        #: The data of the chart, by name; the chart refers to them, since Vega-Altair copies what is part of it.
+        self.tables: dict[str, list[dict[str, Any]]] = {}
 
     def wrapped(self, *texts: str) -> list[str]:
         """Return the lines of texts, as many letters as fit the width."""
@@ -154,7 +133,7 @@ def plot(
         raise PlotError(f"metrics are chosen for a pareto plot, not for {kind}")
     if kernel is not None and kind != "answer":
         raise PlotError(f"a definition is run for a picture of the answer, not for {kind}")
-    look = Look(width, title)
+    look = Look(width, title=title)
     shown = run if isinstance(run, Run) else read_run(run)
     if max_error is not None:
         if shown.trials and not any(name.split(".")[0] == "error" for name in shown.metric_names):
@@ -166,7 +145,7 @@ def plot(
     if kind == "answer":
         from mptune.show.answer import draw  # applications take longer to import than all charts
 
-        return draw(shown, kernel, look)
+        return draw(shown, kernel, has_titles=title)
     return chart_of(shown, kind, look, metrics)
 
 
