@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import uuid
@@ -17,7 +18,6 @@ from mptune.errors import BackendUnavailableError, EmptySpaceError, MptuneError
 from mptune.markup import Description, Table, number
 
 if TYPE_CHECKING:
-    from mptune.backends.base import Backend
     from mptune.kernel import Kernel, Sizes
     from mptune.space.configuration import Configuration
     from mptune.tuning.check import CheckResult
@@ -159,8 +159,16 @@ def _availability(name: str, check: bool) -> dict[str, Any]:
     row = {"backend": name, "can_compile": found.can_compile, "can_run": found.can_run, "reason": found.reason}
     row |= {"device": None, "architecture": None, "memory_bytes": None, "limits": {}, "versions": {}, "compiled": None}
     if check and found.can_compile:
+        from mptune.backends.base import CompileOptions
+        from mptune.cpp.prelude import prelude
+
+        # A kernel that no cache has.
+        kernel = f'extern "C" __global__ void line(int* x) {{ *x = 1; }}  // {uuid.uuid4().hex}'
+        source = f"{prelude()}\n{kernel}\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY(line)\n#endif\n"
+        how = CompileOptions("" if found.can_run else backend.common_architecture)
         try:
-            _compile_a_line(backend, "" if found.can_run else backend.common_architecture)
+            with contextlib.closing(backend.compiler) as compiler:
+                compiler.compile(source, "line", how)
         except MptuneError as error:
             reason = "; ".join(filter(None, (" ".join(str(error).split()), found.reason)))
             return row | {"can_compile": False, "can_run": False, "compiled": False, "reason": reason}
@@ -173,19 +181,6 @@ def _availability(name: str, check: bool) -> dict[str, Any]:
         row |= {"device": device.name, "architecture": device.architecture, "memory_bytes": device.memory_bytes}
         row |= {"limits": dict(device.limits), "versions": dict(device.versions)}
     return row
-
-
-def _compile_a_line(backend: Backend, architecture: str) -> None:
-    """Compile a kernel that does nothing, and that no cache has."""
-    from mptune.backends.base import CompileOptions
-    from mptune.cpp.prelude import prelude
-
-    kernel = f'extern "C" __global__ void line(int* x) {{ *x = 1; }}  // {uuid.uuid4().hex}'
-    source = f"{prelude()}\n{kernel}\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY(line)\n#endif\n"
-    try:
-        backend.compiler.compile(source, "line", CompileOptions(architecture))
-    finally:
-        backend.compiler.close()
 
 
 # -- sources -------------------------------------------------------------------------------------
