@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mptune.results.trial import Trial
     from mptune.run import Run
 
-__all__ = ["adopt", "adopted", "print_adopted", "print_patched", "why_not_within", "write_into"]
+__all__ = ["adopt", "print_adopted", "print_patched", "why_not_within", "write_into"]
 
 
 @click.command(cls=options.WithArguments)
@@ -42,12 +42,11 @@ def adopt(output: Path | None, json: bool, **given: Any) -> None:
     parallel (see also --loop).
     """
     of_program = options.taken_of_programs(given)
-    document = adopted({**given, **of_program}, output)
+    document = _adopted({**given, **of_program}, output)
     print_json(document) if json else print_adopted(document)
 
 
-def adopted(given: Mapping[str, Any], output: Path | None) -> dict[str, Any]:
-    """Adopt a program as ``AdoptSettings`` say, and return the document that says what became of it."""
+def _adopted(given: Mapping[str, Any], output: Path | None) -> dict[str, Any]:
     from mptune.adopt.adopting import AdoptSettings
     from mptune.adopt.adopting import adopt as adopt_program
 
@@ -74,18 +73,15 @@ def _removing_what_is_temporary() -> Iterator[None]:
 
 
 def definition_of(given: Sequence[str], settings: Mapping[str, Any], backend: str = "auto") -> str:
-    """Return the kernel that a command was given; of a program, the folder into which it is adopted.
+    """Return the kernel that a command was given; of a program, the folder into which it is adopted as settings say.
 
-    Args:
-        given: a kernel, or the files of a program.
-        settings: how it is adopted, by the fields of :class:`~mptune.adopt.adopting.AdoptSettings`.
-        backend: what it is tuned for. A program that is tuned for the processor runs there to be recorded.
+    A program that is tuned for the processor, as ``backend`` says, runs there to be recorded.
     """
     files = [Path(text) for text in given]
     sources = (".cu", ".hip", ".cpp", ".cc", ".cxx")
     if all(f.suffix in sources or (f.is_dir() and _is_program(f, sources)) for f in files):
         recorded_on = "host" if backend == "host" else "auto"
-        document = adopted({"files": tuple(files), **settings, "backend": recorded_on}, None)
+        document = _adopted({"files": tuple(files), **settings, "backend": recorded_on}, None)
         kernels = len(document["kernels"])
         print_note(f"adopted {', '.join(given)} into {document['folder']}: {kernels} kernel{'s' * (kernels != 1)}")
         _print_notes({**document, "caveats": ()})  # of which the run itself warns
@@ -101,7 +97,6 @@ def definition_of(given: Sequence[str], settings: Mapping[str, Any], backend: st
 
 
 def _is_program(folder: Path, sources: Sequence[str]) -> bool:
-    """Whether a folder holds a program, and no definition."""
     return not any(folder.glob("*.py")) and any(file.suffix in sources for file in folder.iterdir())
 
 

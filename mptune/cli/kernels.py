@@ -151,7 +151,6 @@ def backends(check: bool, json: bool) -> int:
 
 
 def _availability(name: str, check: bool) -> dict[str, Any]:
-    """Describe a backend, after it has compiled a line if that is to be checked."""
     from mptune.backends import get_backend
 
     backend = get_backend(name)

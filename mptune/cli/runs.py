@@ -443,7 +443,6 @@ def _without_winner(known: KernelWisdom) -> tuple[str, ...]:
 
 
 def _print_wisdom(found: Wisdom) -> None:
-    """Print what is known of each kernel on each device: winner and baseline at each size, and errors by size."""
     for known in found.kernels:
         echo(f"{click.style(plain(known.kernel), bold=True)} on {known.backend} ({known.device}, {known.architecture})")
         echo(f"{_runs(known)}, errors by {known.metric}\n")
@@ -472,7 +471,6 @@ def _winners_and_baselines(known: KernelWisdom) -> Iterator[dict[str, object]]:
 
 
 def _errors_by_size(known: KernelWisdom) -> list[dict[str, str]]:
-    """Return the errors of the winners' and the baselines' types at each size."""
     timed = (timed for record in known.tuned for timed in (record.best, record.baseline) if timed is not None)
     rows = []
     for signature in dict.fromkeys(known.signature_of(each.configuration) for each in timed):

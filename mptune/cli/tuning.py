@@ -195,7 +195,6 @@ def _run_files(
 
 
 def _report(run: Run, path: Path, json: bool) -> int:
-    """Print what was found; return the exit code."""
     print_json(run.summary()) if json else print_run(run, is_live=True)
     if run.best is None:
         print_error(run.describe().verdict)
@@ -204,7 +203,6 @@ def _report(run: Run, path: Path, json: bool) -> int:
 
 
 def _report_sizes(runs: Sequence[Run], together: Sequence[Mapping[str, int]], files: Sequence[Path], json: bool) -> int:
-    """Print what was found at each size, and how to make wisdom of it; return the exit code."""
     from mptune.results.description import compare_runs
 
     names, evaluations = list(together[0]), sum(run.evaluations for run in runs)

@@ -63,7 +63,6 @@ def result_text(run: Run, trial: Trial) -> str:
 
 
 def _errors_text(run: Run, trial: Trial) -> str:
-    """Return the error of a trial, or all those that have thresholds of their own."""
     if not _further_limits(run):
         return f"error {number(trial.error, 3)}"
     return ", ".join(f"{run.info.measured_by(n)} {number(trial.metric(n), 3)}" for n in run.objective.limits)
@@ -393,7 +392,6 @@ def why_fewer(run: Run, trial: Trial) -> str:
 
 
 def _better_but_fragile(run: Run) -> Iterator[str]:
-    """Say which trial would be the best if it had kept its error limits on unseen inputs."""
     sign = 1 if run.objective.minimise else -1
     value = {i: sign * run.objective.value(t) for i, t in enumerate(run.trials, 1) if t.status is Status.FRAGILE}
     i = min((i for i in value if math.isfinite(value[i])), key=value.__getitem__, default=0)
@@ -406,7 +404,6 @@ def _better_but_fragile(run: Run) -> Iterator[str]:
 
 
 def _not_compiled(run: Run) -> Iterator[str]:
-    """Say that most configurations do not compile, with the first error."""
     groups = [group for group in run.failure_groups if group.status is Status.COMPILE_ERROR]
     failed = sum(group.count for group in groups)
     if 2 * failed > len(run.trials):
