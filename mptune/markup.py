@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-__all__ = ["Description", "Fact", "Table", "as_html", "number", "pairs", "plain"]
+__all__ = ["Description", "Fact", "Table", "as_html", "few_names", "number", "pairs", "plain"]
 
 #: What steers a terminal or changes how other characters are shown: controls but for tab and line break, marks of the
 #: direction of writing, and what has no width.
@@ -73,7 +73,7 @@ class Description:
         warnings: those of the run, then those of its trials.
     """
 
-    title: str
+    title: str = ""
     verdict: str = ""
     is_good: bool = True
     facts: tuple[Fact, ...] = ()
@@ -100,6 +100,12 @@ def number(value: float | None, digits: int = 4) -> str:
 def pairs(values: Mapping[str, Any]) -> str:
     """Return ``name value, name value`` for a line of text."""
     return ", ".join(f"{name} {value}" for name, value in values.items()) or "none"
+
+
+def few_names(names: Sequence[str], most: int = 3) -> str:
+    """Return some names; of many, the first few."""
+    more = len(names) - most
+    return f"{', '.join(names[:most])} and {more} more" if more > 1 else ", ".join(names)
 
 
 def as_html(*parts: str | Table) -> str:

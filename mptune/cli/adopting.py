@@ -13,35 +13,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mptune.cli import options
-from mptune.cli.display import counter, echo, print_error, print_json, print_note, print_table, wrapped
+from mptune.cli.display import counter, echo, print_described, print_error, print_json, print_note
 from mptune.cli.options import option
 from mptune.errors import MptuneError
-from mptune.markup import number
+from mptune.markup import Description, Table, few_names, number
 
 if TYPE_CHECKING:
     from mptune.results.objective import Objective
     from mptune.results.trial import Trial
     from mptune.run import Run
 
-__all__ = ["adopt", "adopted", "print_adopted", "print_patched", "why_not_within", "write_into"]
+__all__ = ["adopt", "print_adopted", "print_patched", "why_not_within", "write_into"]
 
 
 @click.command(cls=options.WithArguments)
 @options.file_argument("files", "FILE|DIR...")
-@option(
-    "--metric",
-    "NAME",
-    "Error metric of the outputs, as 'mptune tune' takes it.",
-    show_default="NRMSE, or NMAE of values of either sign",
-)
+@option("--metric", "NAME", "Error metric of the outputs.", show_default="NRMSE, or NMAE of values of either sign")
 @options.of_programs
 @option("--time-limit time_limit_s", "SECONDS", "How long a run of the program may take.", default=60.0)
-@option(
-    "--backend",
-    "NAME",
-    "Where the program runs: host (this machine's processor), cuda (an NVIDIA GPU), or auto, the GPU if one is here.",
-    default="auto",
-)
+@option("--backend", "NAME", "Run it on the host or by cuda; auto: on an NVIDIA GPU if one is here.", default="auto")
 @option("--output -o", "DIR", "Folder to write.", show_default="adopted/PROGRAM")
 @options.as_json
 def adopt(output: Path | None, json: bool, **given: Any) -> None:
@@ -52,12 +42,11 @@ def adopt(output: Path | None, json: bool, **given: Any) -> None:
     parallel (see also --loop).
     """
     of_program = options.taken_of_programs(given)
-    document = adopted({**given, **of_program}, output)
+    document = _adopted({**given, **of_program}, output)
     print_json(document) if json else print_adopted(document)
 
 
-def adopted(given: Mapping[str, Any], output: Path | None) -> dict[str, Any]:
-    """Adopt a program as ``AdoptSettings`` say, and return the document that says what became of it."""
+def _adopted(given: Mapping[str, Any], output: Path | None) -> dict[str, Any]:
     from mptune.adopt.adopting import AdoptSettings
     from mptune.adopt.adopting import adopt as adopt_program
 
@@ -84,18 +73,15 @@ def _removing_what_is_temporary() -> Iterator[None]:
 
 
 def definition_of(given: Sequence[str], settings: Mapping[str, Any], backend: str = "auto") -> str:
-    """Return the kernel that a command was given; of a program, the folder into which it is adopted.
+    """Return the kernel that a command was given; of a program, the folder into which it is adopted as settings say.
 
-    Args:
-        given: a kernel, or the files of a program.
-        settings: how it is adopted, by the fields of :class:`~mptune.adopt.adopting.AdoptSettings`.
-        backend: what it is tuned for. A program that is tuned for the processor runs there to be recorded.
+    A program that is tuned for the processor, as ``backend`` says, runs there to be recorded.
     """
     files = [Path(text) for text in given]
     sources = (".cu", ".hip", ".cpp", ".cc", ".cxx")
     if all(f.suffix in sources or (f.is_dir() and _is_program(f, sources)) for f in files):
         recorded_on = "host" if backend == "host" else "auto"
-        document = adopted({"files": tuple(files), **settings, "backend": recorded_on}, None)
+        document = _adopted({"files": tuple(files), **settings, "backend": recorded_on}, None)
         kernels = len(document["kernels"])
         print_note(f"adopted {', '.join(given)} into {document['folder']}: {kernels} kernel{'s' * (kernels != 1)}")
         _print_notes({**document, "caveats": ()})  # of which the run itself warns
@@ -111,7 +97,6 @@ def definition_of(given: Sequence[str], settings: Mapping[str, Any], backend: st
 
 
 def _is_program(folder: Path, sources: Sequence[str]) -> bool:
-    """Whether a folder holds a program, and no definition."""
     return not any(folder.glob("*.py")) and any(file.suffix in sources for file in folder.iterdir())
 
 
@@ -125,36 +110,20 @@ def _path(folder: str) -> str:
 
 def print_adopted(document: Mapping[str, Any]) -> None:
     """Print what became of a program."""
-    program, folder, draws = document["program"], document["folder"], document["draws"]
+    program, folder = document["program"], document["folder"]
     sources = ", ".join(Path(path).name for path in program["sources"])
-    arguments = f" with {shlex.join(program['arguments'])}" if program["arguments"] else ""
     check = {"passed": "; its own check passed", "failed": "; its own check FAILED"}.get(program["check"], "")
-    echo(f"{document['name']}, adopted from {sources}, run{arguments} on {program['device']}{check}\n")
-    _print_table(document["kernels"], {"kernel": "name", "launches": "launches", "place": "place"})
-    _print_table(document["buffers"], {"buffer": "name", "elements": "elements", "type": "type", "role": "role"})
-    columns = {"parameter": "name", "role": "roles", "types": "types", "what has it in the program": "members"}
-    _print_table(document["parameters"], columns)
-    if document["sizes"]:
-        of = {name: f"argument {place}" for name, place in document["size_arguments"].items()}
-        of |= dict.fromkeys(document["computed_sizes"], "computed from arguments")
-        none = "no argument of the program"
-        sizes = ", ".join(f"{name} {value} ({of.get(name, none)})" for name, value in document["sizes"].items())
-        more = "; the program is run again for others (--size NAME=VALUE)" if document["size_arguments"] else ""
-        echo(wrapped(f"sizes: {sizes}{more}", "  "))
-    share, unchanged = f"by up to {100 * draws['by']:g}% " if draws["by"] else "", ""
-    if document["unvaried"]:
-        unchanged = f", but not what it copies to variables of the device ({', '.join(document['unvaried'])})"
-    elif draws["of"] == "nothing" and document["zeros"]:
-        unchanged = f"; {', '.join(document['zeros'])} {'is' if len(document['zeros']) == 1 else 'are'} all zero"
-    echo(wrapped(f"fresh inputs change {share}{_CHANGED[draws['of']]}{unchanged}", "  "))
-    kept = (f"kept as it is: {name}, {why}" for name, why in document["kept"].items())
-    for line in (*document["no_sizes"], *kept):
-        echo(wrapped(line, "  "))
+    echo(f"{document['name']}, adopted from {sources}, run{_behind(program)} on {program['device']}{check}\n")
+    tables = (
+        _table(document["kernels"], {"kernel": "name", "launches": "launches", "place": "place"}),
+        _table(document["buffers"], {"buffer": "name", "elements": "elements", "type": "type", "role": "role"}),
+        _table(
+            document["parameters"],
+            {"parameter": "name", "role": "roles", "types": "types", "what has it in the program": "members"},
+        ),
+    )
     _print_notes(document)
-    worst = max(document["errors"].values(), default=0)
-    shown = f"within {number(worst, 2)} of the program's" if worst else "the program's, to the last bit"
-    echo(wrapped(f"answer in the program's own types: {shown}"))
-    echo(wrapped(f"written to {folder} in {document['seconds']:.1f} s"))
+    print_described(Description(tables=tables, remarks=tuple(_remarks(document))))
     echo(f"to tune it: mptune tune {shlex.quote(_path(folder))} --max-error 1e-6")
 
 
@@ -167,14 +136,40 @@ _CHANGED = {
 }
 
 
-def _print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
+def _remarks(document: Mapping[str, Any]) -> Iterator[str]:
+    draws, zeros, unvaried = document["draws"], document["zeros"], document["unvaried"]
+    if document["sizes"]:
+        of = {name: f"argument {place}" for name, place in document["size_arguments"].items()}
+        of |= dict.fromkeys(document["computed_sizes"], "computed from arguments")
+        none = "no argument of the program"
+        sizes = ", ".join(f"{name} {value} ({of.get(name, none)})" for name, value in document["sizes"].items())
+        more = "; the program is run again for others (--size NAME=VALUE)" if document["size_arguments"] else ""
+        yield f"sizes: {sizes}{more}"
+    changed = f"by up to {100 * draws['by']:g}% " * bool(draws["by"]) + _CHANGED[draws["of"]]
+    if unvaried:
+        changed += f", but not what it copies to variables of the device ({', '.join(unvaried)})"
+    elif draws["of"] == "nothing" and zeros:
+        changed += f"; {', '.join(zeros)} {'is' if len(zeros) == 1 else 'are'} all zero"
+    yield f"fresh inputs change {changed}"
+    yield from document["no_sizes"]
+    yield from (f"kept as it is: {name}, {why}" for name, why in document["kept"].items())
+    worst = max(document["errors"].values(), default=0)
+    shown = f"within {number(worst, 2)} of the program's" if worst else "the program's, to the last bit"
+    yield f"answer in the program's own types: {shown}"
+    yield f"written to {document['folder']} in {document['seconds']:.1f} s"
+
+
+def _behind(document: Mapping[str, Any]) -> str:
+    return f" with {shlex.join(document['arguments'])}" if document["arguments"] else ""
+
+
+def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Table:
     def text(cell: Any) -> str:
         if isinstance(cell, list | tuple):
-            return ", ".join(cell[:8]) + (f" and {len(cell) - 8} more" if len(cell) > 8 else "")
+            return few_names(cell, 8)
         return f"{cell:,}" if isinstance(cell, int) else number(cell, 3) if isinstance(cell, float) else cell or "-"
 
-    if rows:
-        print_table([{name: text(row[key]) for name, key in columns.items()} for row in rows])
+    return Table.of([{name: text(row[key]) for name, key in columns.items()} for row in rows])
 
 
 def _print_notes(document: Mapping[str, Any]) -> None:
@@ -203,51 +198,54 @@ def write_into(run: Run, trial: Trial, objective: Objective, given: Mapping[str,
 
 def print_patched(document: Mapping[str, Any]) -> None:
     """Print what came of a program that was given other types."""
+    import numpy as np
+
     changed = [types for types in document["types"] if types["to"] != types["from"]]
-    _print_table(changed, {"was": "from", "is": "to", "what has the type": "members"})
-    if not changed:
-        echo("no type is another\n")
-    for label, block in document["blocks"].items():
-        while not block[-1]:
-            block = block[:-1]
-        echo(f"blocks of {label}: {' x '.join(str(threads or '(as it was)') for threads in block)} threads")
+    blocks = {label: np.trim_zeros(block, "b") for label, block in document["blocks"].items()}
+    sides = {"time (s)": document["time_s"], "its own check": document["check"], "exit code": document["exit_codes"]}
+    sides |= {"prints": document["wrong"] or document["printed"], "on standard error": document["complaints"]}
+    tables = (
+        _table(changed, {"was": "from", "is": "to", "what has the type": "members"}),
+        Table.of(
+            [{"blocks of": n, "threads": " x ".join(str(t or "as it was") for t in b)} for n, b in blocks.items()]
+        ),
+        Table.of([{"compiled with": name, "result": state} for name, state in document["compiled"].items()]),
+        _table(
+            [{"": what, **both} for what, both in sides.items() if both],
+            {f"run{_behind(document)}": "", "as it was": "original", "now": "patched"},
+        ),
+        _table(document["written"], {"file it writes": "name", "compared": "how", "error": "error"}),
+    )
+    limits = "".join(f"; {name} <= {limit:g}" for name, limit in document["threshold"].items())
+    remarks = [] if changed else ["no type is another"]
+    if document["error"] is not None:
+        remarks.append(f"error of its answer ({document['metric']}): {number(document['error'], 3)}{limits}")
+    print_described(Description(tables=tables, remarks=tuple(remarks)))
+    unknown = [file for file in document["written"] if file["within"] is None]
+    named = ", ".join(f"{file['name']} ({file['how'].removeprefix('not compared: ')})" for file in unknown)
+    warnings = {
+        "the program's own check no longer passes: it may ask for more digits than the threshold": (
+            document["check"] == {"original": "passed", "patched": "failed"}
+        ),
+        "what it prints differs by more than the threshold": document["printed"] and not document["wrong"],
+        "it writes something else on standard error": document["complaints"],
+        f"NOT compared with the original's: {named}": unknown,
+    }
     for note in document["notes"]:
         print_note(f"note: {note}")
-    for compiler, state in document["compiled"].items():
-        echo(f"{'g++ or clang++, for this machine' if compiler == 'host' else compiler}: {state}")
-    arguments = f" with {shlex.join(document['arguments'])}" if document["arguments"] else ""
-    original, new = document["time_s"]["original"], document["time_s"]["patched"]
-    echo(f"run{arguments} on this machine's processor: {number(original)} s as it was, {number(new)} s now")
-    check = {name: {"failed": "FAILED", "": "none"}.get(how, how) for name, how in document["check"].items()}
-    echo(f"its own check: {check['original']} as it was, {check['patched']} now")
-    if document["error"] is not None:
-        limits = "".join(f"; {name} <= {limit:g}" for name, limit in document["threshold"].items())
-        echo(f"error of its answer ({document['metric']}): {number(document['error'], 3)}{limits}")
-    _print_table(document["written"], {"file it writes": "name", "compared": "how", "error": "error"})
-    warnings = []
-    if document["check"] == {"original": "passed", "patched": "failed"}:
-        warnings.append("the program's own check no longer passes: it may ask for more digits than the threshold")
-    if (printed := document["printed"]) and not document["wrong"]:
-        lines = f"it prints {printed['patched']!r} where the original prints {printed['original']!r}"
-        warnings.append(f"{lines}, which is further apart than the threshold")
-    if complaints := document["complaints"]:
-        lines = f"it writes {_quoted(complaints['patched'])}, the original {_quoted(complaints['original'])}"
-        warnings.append(f"on standard error {lines}")
-    if unknown := [file for file in document["written"] if file["within"] is None]:
-        named = ", ".join(f"{file['name']} ({file['how'].removeprefix('not compared: ')})" for file in unknown)
-        warnings.append(f"NOT compared with the original's: {named}")
-    for warning in warnings:
+    for warning in (text for text, is_so in warnings.items() if is_so):
         print_note(f"warning: {warning}")
     echo("\n".join(document["files"]))
 
 
 def why_not_within(document: Mapping[str, Any]) -> str:
     """Say why a patched program cannot be claimed to be right."""
-    wrong, codes, name = document["wrong"], document["exit_codes"], document["output"]
-    if wrong or codes:
-        prints = wrong and f"prints {_quoted(wrong['patched'])} where the original prints {_quoted(wrong['original'])}"
-        ends = codes and f"ends with exit code {codes['patched']}, the original with {codes['original']}"
-        return f"{name} is written, but NOT right: it {', and '.join(filter(None, (prints, ends)))}"
+    name, different = (
+        document["output"],
+        {"wrong": "prints something else", "exit_codes": "ends with another exit code"},
+    )
+    if ways := [text for key, text in different.items() if document[key]]:
+        return f"{name} is written, but NOT right: it {' and '.join(ways)}"
     if document["not_judged"]:
         return f"{name}: its answer could not be compared with the original's: {document['not_judged']}"
     limits = ", ".join(f"{name} <= {limit:g}" for name, limit in document["threshold"].items()) or "a finite error"
@@ -255,7 +253,3 @@ def why_not_within(document: Mapping[str, Any]) -> str:
     files = ", ".join(f"{file['name']} ({file['how']})" for file in document["written"] if file["within"] is False)
     where = f"in what it writes: {files}" if files else f"the error of its answer is {error}"
     return f"{name} is NOT within the threshold: {where}, expected {limits}"
-
-
-def _quoted(line: str) -> str:
-    return repr(line) if line else "nothing"

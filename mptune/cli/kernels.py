@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import uuid
@@ -11,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mptune.cli import options
-from mptune.cli.display import counter, echo, print_error, print_json, print_note, print_table, wrapped
+from mptune.cli.display import counter, print_described, print_error, print_json, print_note, print_table
 from mptune.cli.options import option
 from mptune.errors import BackendUnavailableError, EmptySpaceError, MptuneError
-from mptune.markup import Table, number
+from mptune.markup import Description, Table, number
 
 if TYPE_CHECKING:
-    from mptune.backends.base import Backend
     from mptune.kernel import Kernel, Sizes
     from mptune.space.configuration import Configuration
     from mptune.tuning.check import CheckResult
@@ -33,17 +33,32 @@ def list_kernels(strategies: bool, observers: bool, json: bool) -> None:
     """List kernels and applications, search strategies, or what can be measured."""
     if strategies and observers:
         raise MptuneError("--strategies and --observers exclude each other")
-    listed = (_strategies, _show_strategies) if strategies else (_observers, _show_observers)
-    describe, show = listed if strategies or observers else (_kernels, _show_kernels)
-    found = describe()
-    print_json(found) if json else show(**found)
+    document, found = _strategies() if strategies else _observers() if observers else _kernels()
+    print_json(document) if json else print_described(found)
 
 
-def _kernels() -> dict[str, Any]:
+def _kernels() -> tuple[dict[str, Any], Description]:
     from mptune.source.loading import bundled_applications, bundled_kernels
 
-    rows = [_describe(name) for name in (*bundled_kernels(), *bundled_applications())]
-    return {f"{what}s": [row for row in rows if what in row] for what in ("kernel", "application")}
+    tables, document, asked, presets = [], dict[str, Any](), dict[str, list[str]](), dict[str, None]()
+    for what, names in (("kernel", bundled_kernels()), ("application", bundled_applications())):
+        cells = []
+        document[f"{what}s"] = rows = list(map(_describe, names))
+        for row in rows:
+            types, count = len(row["signature"]), row["configurations"]
+            cell = {what: row[what], "parameters": f"{len(row['parameters']) - types} + {types}"}
+            cell |= {"configurations": f"{count:,}" if count < 1e9 else f"{count:.1e}"}
+            cells.append({**cell, "metric": row["metric"], "description": row["description"]})
+            presets |= dict.fromkeys(row["sizes"])
+            for name, values in row["on_request"].items():
+                asked.setdefault(", ".join(values), []).append(f"{row[what]} {name}")
+        tables.append(Table.of(cells))
+    remarks = (
+        "parameters: those that change only speed + those that can change the numbers",
+        f"configurations: valid ones at the default size; sizes: {', '.join(presets)}",
+        *(f"on request (tune -p NAME=VALUE,...): {values} for {', '.join(where)}" for values, where in asked.items()),
+    )
+    return document, Description(tables=tuple(tables), remarks=remarks)
 
 
 def _describe(name: str) -> dict[str, Any]:
@@ -67,67 +82,33 @@ def _describe(name: str) -> dict[str, Any]:
     }
 
 
-def _show_kernels(kernels: Sequence[Mapping[str, Any]], applications: Sequence[Mapping[str, Any]]) -> None:
-    for what, rows in (("kernel", kernels), ("application", applications)):
-        cells = []
-        for row in rows:
-            numerical, count = len(row["signature"]), row["configurations"]
-            cell = {what: row[what], "parameters": f"{len(row['parameters']) - numerical} + {numerical}"}
-            cell |= {"configurations": f"{count:,}" if count < 1e9 else f"{count:.1e}"}
-            cells.append({**cell, "metric": row["metric"], "description": row["description"]})
-        print_table(cells)
-    presets = dict.fromkeys(preset for row in (*kernels, *applications) for preset in row["sizes"])
-    echo(wrapped("parameters: those that change only speed + those that can change the numbers"))
-    echo(wrapped(f"configurations: valid ones at the default size; sizes: {', '.join(presets)}"))
-    asked: dict[str, list[str]] = {}
-    for row in (*kernels, *applications):
-        for name, values in row["on_request"].items():
-            asked.setdefault(", ".join(values), []).append(f"{row.get('kernel') or row.get('application')} {name}")
-    for values, where in asked.items():
-        echo(wrapped(f"on request (tune -p NAME=VALUE,...): {values} for {', '.join(where)}"))
-
-
-def _strategies() -> dict[str, Any]:
+def _strategies() -> tuple[dict[str, Any], Description]:
     from mptune.strategies import STRATEGIES
 
-    rows = []
+    rows, cells = [], list[tuple[str, str, str]]()
     for name, strategy in STRATEGIES.items():
-        documented = strategy.options_class.documented()
-        known = {option: {"default": default, "help": text} for option, (default, text) in documented.items()}
-        row = {"strategy": name, "description": _first_line(strategy)}
-        rows.append({**row, "several_objectives": strategy.optimises_several, "options": known})
-    return {"strategies": rows}
+        text, several = _first_line(strategy), strategy.optimises_several
+        known = {o: {"default": d, "help": h} for o, (d, h) in strategy.options_class.documented().items()}
+        rows.append({"strategy": name, "description": text, "several_objectives": several, "options": known})
+        cells.append((name, "", text + " [several objectives]" * several))
+        cells += [(f"  {option}", str(given["default"]), given["help"]) for option, given in known.items()]
+    table = Table(("strategy", "default", "what it does"), tuple(cells))
+    remark = "choose one with --strategy NAME, and its options with --strategy-option OPTION=VALUE"
+    return {"strategies": rows}, Description(tables=(table,), remarks=(remark,))
 
 
-def _show_strategies(strategies: Sequence[Mapping[str, Any]]) -> None:
-    cells = []
-    for row in strategies:
-        several = " [several objectives]" if row["several_objectives"] else ""
-        cells.append((row["strategy"], "", row["description"] + several))
-        cells += [(f"  {name}", str(given["default"]), given["help"]) for name, given in row["options"].items()]
-    print_table(Table(("strategy", "default", "what it does"), tuple(cells)))
-    echo(wrapped("choose one with --strategy NAME, and its options with --strategy-option OPTION=VALUE"))
-
-
-def _observers() -> dict[str, Any]:
+def _observers() -> tuple[dict[str, Any], Description]:
     from mptune.observers import ALWAYS_ON, OBSERVERS
 
     known = {name: (metrics, True, description) for name, (metrics, description) in ALWAYS_ON.items()}
     known |= {n: (kind.metrics, False, _first_line(kind)) for n, kind in OBSERVERS.items()}
-    rows = [
-        {"observer": name, "metrics": list(metrics), "always_on": is_always_on, "description": description}
-        for name, (metrics, is_always_on, description) in sorted(known.items())
-    ]
-    return {"observers": rows}
-
-
-def _show_observers(observers: Sequence[Mapping[str, Any]]) -> None:
-    cells = [
-        (row["observer"], "always" if row["always_on"] else "", ", ".join(row["metrics"]), row["description"])
-        for row in observers
-    ]
-    print_table(Table(("observer", "on", "metrics", "what it does"), tuple(cells)))
-    echo(wrapped("switch one on with --observe NAME; --objective and --constraint switch on those they need"))
+    rows, cells = [], []
+    for name, (metrics, is_always_on, text) in sorted(known.items()):
+        rows.append({"observer": name, "metrics": list(metrics), "always_on": is_always_on, "description": text})
+        cells.append((name, "always" * is_always_on, ", ".join(metrics), text))
+    table = Table(("observer", "on", "metrics", "what it does"), tuple(cells))
+    remark = "switch one on with --observe NAME; --objective and --constraint switch on those they need"
+    return {"observers": rows}, Description(tables=(table,), remarks=(remark,))
 
 
 def _first_line(described: object) -> str:
@@ -155,8 +136,7 @@ def backends(check: bool, json: bool) -> int:
     """Show what can compile and run here, and what is missing."""
     from mptune.backends import BACKENDS
 
-    rows = [_availability(name, check) for name in BACKENDS]
-    cells = []
+    rows, cells = [_availability(name, check) for name in BACKENDS], []
     for row in rows:
         memory = "" if row["memory_bytes"] is None else f"{number(row['memory_bytes'] / 1e9)} GB memory"
         limits = (text.format(row["limits"][key]) for key, text in _LIMITS.items() if row["limits"].get(key))
@@ -164,14 +144,13 @@ def backends(check: bool, json: bool) -> int:
         device = ((row["device"], row["architecture"], memory), limits, versions, (row["reason"],))
         described = "; ".join(text for part in device if (text := ", ".join(filter(None, part))))
         compiles = ("yes, checked" if check else "yes") if row["can_compile"] else "no"
-        cell = {"backend": row["backend"], "compiles": compiles, "runs": "yes" if row["can_run"] else "no"}
-        cells.append({**cell, "device, or what is missing": described})
-    print_json({"backends": rows}) if json else print_table(cells)
+        cells.append((row["backend"], compiles, "yes" if row["can_run"] else "no", described))
+    table = Table(("backend", "compiles", "runs", "device, or what is missing"), tuple(cells))
+    print_json({"backends": rows}) if json else print_table(table)
     return 1 if any(row["compiled"] is False for row in rows) else 0
 
 
 def _availability(name: str, check: bool) -> dict[str, Any]:
-    """Describe a backend, after it has compiled a line if that is to be checked."""
     from mptune.backends import get_backend
 
     backend = get_backend(name)
@@ -179,8 +158,16 @@ def _availability(name: str, check: bool) -> dict[str, Any]:
     row = {"backend": name, "can_compile": found.can_compile, "can_run": found.can_run, "reason": found.reason}
     row |= {"device": None, "architecture": None, "memory_bytes": None, "limits": {}, "versions": {}, "compiled": None}
     if check and found.can_compile:
+        from mptune.backends.base import CompileOptions
+        from mptune.cpp.prelude import prelude
+
+        # A kernel that no cache has.
+        kernel = f'extern "C" __global__ void line(int* x) {{ *x = 1; }}  // {uuid.uuid4().hex}'
+        source = f"{prelude()}\n{kernel}\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY(line)\n#endif\n"
+        how = CompileOptions("" if found.can_run else backend.common_architecture)
         try:
-            _compile_a_line(backend, "" if found.can_run else backend.common_architecture)
+            with contextlib.closing(backend.compiler) as compiler:
+                compiler.compile(source, "line", how)
         except MptuneError as error:
             reason = "; ".join(filter(None, (" ".join(str(error).split()), found.reason)))
             return row | {"can_compile": False, "can_run": False, "compiled": False, "reason": reason}
@@ -193,19 +180,6 @@ def _availability(name: str, check: bool) -> dict[str, Any]:
         row |= {"device": device.name, "architecture": device.architecture, "memory_bytes": device.memory_bytes}
         row |= {"limits": dict(device.limits), "versions": dict(device.versions)}
     return row
-
-
-def _compile_a_line(backend: Backend, architecture: str) -> None:
-    """Compile a kernel that does nothing, and that no cache has."""
-    from mptune.backends.base import CompileOptions
-    from mptune.cpp.prelude import prelude
-
-    kernel = f'extern "C" __global__ void line(int* x) {{ *x = 1; }}  // {uuid.uuid4().hex}'
-    source = f"{prelude()}\n{kernel}\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY(line)\n#endif\n"
-    try:
-        backend.compiler.compile(source, "line", CompileOptions(architecture))
-    finally:
-        backend.compiler.close()
 
 
 # -- sources -------------------------------------------------------------------------------------
@@ -319,41 +293,37 @@ def check(
             else:
                 assert isinstance(definition, Kernel)
                 results.append(check_kernel(definition, target, sizes=sizes, **how))
-    code = 1 if any(result.failures for result in results) else 0
     if json:
         print_json({"checks": [result.to_json() for result in results]})
-        return code
-    rows = []
-    for result in results:
-        row: dict[str, object] = {
-            "kernel": result.kernel,
-            "backend": result.backend,
-            "architecture": result.architecture or "own",
-        }
-        row |= {"configurations": f"{result.configurations:,}", "compiled": len(result.compilations)}
-        median = "cached" if math.isnan(result.median_s) else f"{result.median_s:.3f}"
-        rows.append({**row, "failed": len(result.failures), "median (s)": median})
-    print_table(rows)
-    for result in results:
-        for warning in result.warnings:
-            print_note(f"{result.kernel}: warning: {warning}")
-        for first, *others in result.failure_groups[:3]:
-            where = f"{len(others) + 1} of {len(result.compilations)} configurations, such as " if others else ""
-            print_error(f"{result.kernel} at {where}{first.configuration}: {first.message}")
-        if lists and result.compilations:
-            _print_compilations(result)
-    return code
+    else:
+        _print_checks(results, lists)
+    return 1 if any(result.failures for result in results) else 0
 
 
-def _print_compilations(result: CheckResult) -> None:
-    """Print the configurations that were compiled: first what all have, then the rest of each."""
-    configurations = [c.configuration for c in result.compilations]
-    first = configurations[0]
-    varied = [name for name in first if len({configuration[name] for configuration in configurations}) > 1]
-    shared = ", ".join(f"{name}={value}" for name, value in first.items() if name not in varied)
-    echo(f"{result.kernel}, compiled" + (f" with {shared}" if shared else ""))
+def _print_checks(results: Sequence[CheckResult], lists: bool) -> None:
+    rows = list[dict[str, object]]()
+    for each in results:
+        row = {"kernel": each.kernel, "backend": each.backend, "architecture": each.architecture or "own"}
+        row |= {"configurations": f"{each.configurations:,}", "compiled": str(len(each.compilations))}
+        median = "cached" if math.isnan(each.median_s) else f"{each.median_s:.3f}"
+        rows.append({**row, "failed": len(each.failures), "median (s)": median})
+    listed = (_compilations(each) for each in results if lists and each.compilations)
+    print_described(Description(tables=(Table.of(rows), *listed)))
+    for each in results:
+        for warning in each.warnings:
+            print_note(f"{each.kernel}: warning: {warning}")
+        for first, *others in each.failure_groups[:3]:
+            where = f"{len(others) + 1} of {len(each.compilations)} configurations, such as " if others else ""
+            print_error(f"{each.kernel} at {where}{first.configuration}: {first.message}")
+
+
+def _compilations(result: CheckResult) -> Table:
+    """Return the configurations that were compiled: values that all share in the title, the others in columns."""
+    compiled = result.compilations
+    values = {name: {c.configuration[name] for c in compiled} for name in compiled[0].configuration}
+    shared = ", ".join(f"{name}={value}" for name, (value, *others) in values.items() if not others)
     rows = []
-    for c in result.compilations:
+    for c in compiled:
         took = "failed" if c.message else f"{c.compile_s:.3f}" if c.compile_s else "cached"
-        rows.append({**{name: c.configuration[name] for name in varied}, "compile (s)": took})
-    print_table(rows)
+        rows.append({**{n: c.configuration[n] for n in values if len(values[n]) > 1}, "compile (s)": took})
+    return Table.of(rows, f"{result.kernel}, compiled" + (f" with {shared}" if shared else ""))

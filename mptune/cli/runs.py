@@ -23,12 +23,9 @@ from mptune.cli.display import (
 )
 from mptune.cli.options import option
 from mptune.errors import MptuneError, PlotError, UnknownNameError
-from mptune.markup import number, pairs, plain
+from mptune.markup import Description, Table, number, pairs, plain
 
 if TYPE_CHECKING:
-    from mptune.results.objective import Objective
-    from mptune.results.trial import Trial
-    from mptune.run import Run
     from mptune.tuning.explain import Explanation
     from mptune.tuning.verify import Verification
     from mptune.wisdom import KernelWisdom, Wisdom
@@ -49,7 +46,7 @@ def show(run_file: Path, json: bool) -> None:
 
     if is_wisdom(run_file):
         found = Wisdom.load(run_file)
-        print_json(found.to_json()) if json else print_wisdom(found)
+        print_json(found.to_json()) if json else _print_wisdom(found)
         return
     run = read_run(run_file)
     print_json(run.summary()) if json else print_run(run)
@@ -218,24 +215,26 @@ def emit(
     """
     from mptune.wisdom import is_wisdom
 
-    if any(map(is_wisdom, run_files)):
-        if len(run_files) > 1 or all_devices or configuration or program is not None or any(given.values()):
-            raise MptuneError(
-                "give one wisdom file (mptune wisdom gathers several) without --configuration, --all-devices, --into, "
-                "-D, -I and ARGUMENTS"
-            )
+    of_wisdom, of_program, is_one = any(map(is_wisdom, run_files)), any(given.values()), len(run_files) == 1
+    whole = is_one and not (all_devices or configuration or program or of_program)
+    for message, is_wrong in {
+        "give one wisdom file (mptune wisdom gathers several) without --configuration, --all-devices, --into, "
+        "-D, -I and ARGUMENTS": of_wisdom and not whole,
+        "--size is for wisdom files: a run is emitted at its own sizes": sizes and not of_wisdom,
+        f"{len(run_files)} run files: to emit a header that selects by device, add --all-devices": (
+            not is_one and (program or not all_devices)
+        ),
+        "--all-devices and --configuration or --into exclude each other: each device has its winner": (
+            all_devices and (configuration or program)
+        ),
+        "-D, -I and ARGUMENTS behind -- are those of a program: give it with --into": of_program and not program,
+        "--into needs --output, the file to write; of a folder the folder": program and not folder,
+    }.items():
+        if is_wrong:
+            raise MptuneError(message)
+    if of_wisdom:
         _emit_dispatch(run_files[0], kernel, folder, sizes, json, max_error)
         return 0
-    if sizes:
-        raise MptuneError("--size is for wisdom files: a run is emitted at its own sizes")
-    if len(run_files) > 1 and (program is not None or not all_devices):
-        raise MptuneError(f"{len(run_files)} run files: to emit a header that selects by device, add --all-devices")
-    if all_devices and (configuration or program is not None):
-        raise MptuneError("--all-devices and --configuration or --into exclude each other: each device has its winner")
-    if program is None and any(given.values()):
-        raise MptuneError("-D, -I and ARGUMENTS behind -- are those of a program: give it with --into")
-    if program is not None and folder is None:
-        raise MptuneError("--into needs --output, the file to write; of a folder the folder")
 
     from mptune.emit import Winner, emit_all_devices, select
     from mptune.emit import emit as emit_winner
@@ -251,7 +250,10 @@ def emit(
         objective = run.objective if max_error is None else run.objective_within(max_error)
         if trial is None:
             asked = select(run, configuration=configuration, kernel=definition) if configuration else None
-            print_error(f"{path}: {_why_none(run, objective, asked)}")
+            nearest = asked or objective.closest(run.trials)
+            why = "none has an error" if nearest is None else objective.judge(nearest).message
+            which = "the closest" if asked is None else f"not {asked.configuration}"
+            print_error(f"{path}: no trial satisfies the threshold; {which}: {why}")
             return 1
         if program is not None:
             settings = {**given, "program": program, "record": kernel, "output": folder}
@@ -300,16 +302,6 @@ def _emit_dispatch(
     fixed = f"; {', '.join(written.fixed)} written into the sources" if written.fixed else ""
     echo(f"kernel {written.kernel}: {len(written.variants)} variants for {for_sizes}{fixed}")
     echo("\n".join(str(written.folder / name) for name in written.files))
-
-
-def _why_none(run: Run, objective: Objective, asked: Trial | None) -> str:
-    """Return why a run has no winner, or why the configuration that was asked for is not within the limit given."""
-    if asked is not None:
-        limits = ", ".join(f"{name} <= {limit:g}" for name, limit in objective.limits.items())
-        return f"{asked.configuration} is not known to keep {limits}: {objective.judge(asked).message}"
-    closest = objective.closest(run.trials)
-    nearest = "none has an error" if closest is None else f"the closest: {objective.judge(closest).message}"
-    return f"no trial satisfies the threshold; {nearest}"
 
 
 # -- further measurements ----------------------------------------------------------------------
@@ -398,25 +390,21 @@ def verify(run_file: Path, kernel: str | None, configuration: str, json: bool, *
 
 
 def _print_verification(found: Verification) -> None:
-    run = found.run
+    run, rows, remarks = found.run, [], []
     echo(f"{click.style(run.kernel, bold=True)} on {run.info.backend} ({run.info.device}), seed {run.info.seed}")
     echo(wrapped(str(found.trial.configuration)) + "\n")
-    rows = []
     for case in found.cases:
         verified, worst = case.verified, "-" if case.worst is None else str(case.worst.number + 1)
         error = number(verified.worst_error, 3) if math.isfinite(verified.worst_error) else "failed"
         known = {"above the limit": str(verified.violations), "largest error": error, "on input": worst}
         row = {"sizes": pairs(case.sizes), "inputs": f"{verified.inputs:,}"}
         rows.append(row | (known if verified.inputs else dict.fromkeys(known, "-")))
-    print_table(rows)
-    for case in found.cases:
         place = "" if len(found.cases) == 1 else f"{pairs(case.sizes)}: "
-        if text := found.words(case):
-            echo(wrapped(place + text))
-        if case.closest:
-            echo(wrapped(f"{place}closest to its limit: {case.closest}"))
+        closest = f"closest to its limit: {case.closest}" * bool(case.closest)
+        remarks += [place + text for text in (found.words(case), closest) if text]
         for reason in case.unmade:
             print_note(f"{place}inputs that could not be made: {reason}")
+    print_described(Description(tables=(Table.of(rows),), remarks=tuple(remarks)))
 
 
 # -- wisdom --------------------------------------------------------------------------------------
@@ -440,7 +428,7 @@ def wisdom(files: Sequence[Path], output: Path, json: bool) -> None:
         return
     for known in found.kernels:
         echo(f"{output}: kernel {known.kernel} on {known.where}: {_runs(known)}")
-        if note := _without_winner(known):
+        for note in _without_winner(known):
             print_note(note)
 
 
@@ -449,24 +437,18 @@ def _runs(known: KernelWisdom) -> str:
     return f"{runs} run{'s' * (runs != 1)} at {'one size' if sizes == 1 else f'{sizes} sizes'}"
 
 
-def _without_winner(known: KernelWisdom) -> str:
-    """Return a note on the sizes whose runs have no winner, empty if all have one."""
+def _without_winner(known: KernelWisdom) -> tuple[str, ...]:
     sizes = dict.fromkeys(pairs(record.place) for record in known.tuned if record.best is None)
-    if not sizes:
-        return ""
-    return f"no winner at {'; '.join(sizes)}: the baseline is used there, unless another is surely faster"
+    use = "the baseline is used there, unless another is surely faster"
+    return (f"no winner at {'; '.join(sizes)}: {use}",) if sizes else ()
 
 
-def print_wisdom(found: Wisdom) -> None:
-    """Print what is known of each kernel on each device: winner and baseline at each size, and errors by size."""
+def _print_wisdom(found: Wisdom) -> None:
     for known in found.kernels:
         echo(f"{click.style(plain(known.kernel), bold=True)} on {known.backend} ({known.device}, {known.architecture})")
         echo(f"{_runs(known)}, errors by {known.metric}\n")
-        print_table(list(_winners_and_baselines(known)))
-        if note := _without_winner(known):
-            echo(f"{note}\n")
-        if errors := _errors_by_size(known):
-            print_table(errors)
+        tables = (Table.of(list(_winners_and_baselines(known))), Table.of(_errors_by_size(known)))
+        print_described(Description(tables=tables, remarks=_without_winner(known)))
 
 
 def _winners_and_baselines(known: KernelWisdom) -> Iterator[dict[str, object]]:
@@ -490,17 +472,16 @@ def _winners_and_baselines(known: KernelWisdom) -> Iterator[dict[str, object]]:
 
 
 def _errors_by_size(known: KernelWisdom) -> list[dict[str, str]]:
-    """Return the errors of the winners' and the baselines' types at each size."""
     timed = (timed for record in known.tuned for timed in (record.best, record.baseline) if timed is not None)
-    places = dict.fromkeys(f"error at {pairs(record.place)}" for record in known.tuned)
     rows = []
     for signature in dict.fromkeys(known.signature_of(each.configuration) for each in timed):
-        worst: dict[str, float] = {}
+        worst = dict.fromkeys((f"error at {pairs(record.place)}" for record in known.tuned), math.nan)
         for record in known.tuned:
-            errors, place = record.signatures.get(signature), f"error at {pairs(record.place)}"
-            if errors is not None and "error" in errors.worst:
-                worst[place] = max(worst.get(place, 0.0), errors.worst["error"])
+            if errors := record.signatures.get(signature):
+                place = f"error at {pairs(record.place)}"
+                error = errors.worst.get("error", math.nan)
+                worst[place] = error if math.isnan(worst[place]) else max(worst[place], error)
         types = ", ".join(f"{name}={value}" for name, value in zip(known.signature, signature, strict=True))
-        row = {place: number(worst.get(place), 3) for place in places}
-        rows += [{**row, "types": types}] if worst else []
+        if not all(map(math.isnan, worst.values())):
+            rows.append({**{place: number(error, 3) for place, error in worst.items()}, "types": types})
     return rows

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mptune.cli import options
-from mptune.cli.display import counter, echo, print_described, print_error, print_json, print_note, print_table
+from mptune.cli.display import counter, echo, print_described, print_error, print_json, print_note
 from mptune.cli.options import option
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.markup import Description, Table, number
@@ -58,33 +58,37 @@ def simulate(space: Path, strategy_options: Mapping[str, str], json: bool, **giv
 def _print_simulation(document: Mapping[str, Any]) -> None:
     from mptune.results.description import sources_table
 
-    unit, optimum = document["unit"], document["optimum"]
+    unit, optimum, several = document["unit"], document["optimum"], document.get("objectives", ())
     found = "none feasible" if optimum is None else f"{number(optimum, 6)} {unit}".rstrip()
     echo(f"{document['space']}: {document['configurations']:,} configurations, optimum {found}")
-    if several := document.get("objectives", ()):
-        echo(f"objectives {', '.join(several)}: best and optimum are of {several[0]}, the hypervolume is the front's")
-    rows, best_column = [], f"best ({unit})" if unit else "best"
+    rows, remarks, end = [], list[str](), document["distances"][-1]
     for run in document["runs"]:
         best = next((value for value in reversed(run["best"]) if value is not None), math.nan)
         has_found = not math.isnan(best) or optimum is None
         # A run without anything feasible counts with the worst feasible value, and as no nearer than that.
         distance = abs((best if has_found else document["worst"]) - optimum) / abs(optimum) if optimum else math.nan
-        row = {"seed": run["seed"], "evaluations": len(run["best"]), best_column: number(best, 6)}
+        row = {"seed": run["seed"], "evaluations": len(run["best"])}
+        row[f"best ({unit})" if unit else "best"] = number(best, 6)
         row["from the optimum"] = _percent(distance if has_found else max(1.0, distance)) + _MARK * (not has_found)
         if several:
             row["of the hypervolume"] = _percent(run["hypervolume"][-1], 4)
         rows.append(row)
-    print_table(rows)
-    end = document["distances"][-1]
+    if several:
+        remarks.append(
+            f"objectives {', '.join(several)}: best and optimum are of {several[0]}, the hypervolume the front's"
+        )
     if len(rows) > 1 and optimum is not None:
         what = "of the hypervolume missing" if several else "from the optimum"
-        echo(f"{what} after {end['evaluations']} evaluations: median {_quartiles(end)}, quartiles in brackets")
+        remarks.append(
+            f"{what} after {end['evaluations']} evaluations: median {_quartiles(end)}, quartiles in brackets"
+        )
     if end["nothing_feasible"] and optimum is not None:
-        echo(_NOTHING_YET)
-    if used := [run["sources"] for run in document["runs"] if run.get("sources")]:
-        remarks = tuple(f"{use['source']}: {use['remark']}" for use in used[0] if use["remark"])
-        print_described(Description("", tables=(sources_table(used),), remarks=remarks))
-    echo(f"{document['strategy']}: {document['overhead_ms_per_evaluation']:.2f} ms per evaluation spent searching")
+        remarks.append(_NOTHING_YET)
+    used = [run["sources"] for run in document["runs"] if run.get("sources")]
+    remarks += [f"{use['source']}: {use['remark']}" for use in (used[0] if used else ()) if use["remark"]]
+    spent = document["overhead_ms_per_evaluation"]
+    remarks.append(f"{document['strategy']}: {spent:.2f} ms per evaluation spent searching")
+    print_described(Description(tables=(Table.of(rows), sources_table(used)), remarks=tuple(remarks)))
 
 
 @click.command()
@@ -138,9 +142,7 @@ def _options_by_strategy(texts: Sequence[str], strategies: Sequence[str]) -> dic
         # An option's name has no dot, a strategy's may have one.
         strategy, _, name = key.rpartition(".")
         if not strategy or not name:
-            raise MptuneError(
-                f"--strategy-option {key}={value}: expected STRATEGY.NAME=VALUE, such as genetic.population=20"
-            )
+            raise MptuneError(f"--strategy-option {key}={value}: expected STRATEGY.NAME=VALUE")
         if strategy not in strategies:
             raise UnknownNameError("strategy in --strategy-option:", strategy, strategies)
         found.setdefault(strategy, {})[name] = value
@@ -191,34 +193,28 @@ def _described(comparison: Comparison) -> Description:
     if len(means) > 1:
         least = f"geometric mean of at least {_percent(SMALLEST_DISTANCE)}"
         means.append((least, *map(_percent, comparison.geometric_means())))
-    medians = [
+    medians = (
         (space, *(_quartiles(comparison.simulation(space, name).summary()[-1]) for name in names))
         for space in comparison.spaces
-    ]
-    columns = ("deviation factor", *(f"within {d:.0%}" for d in WITHIN), "best at end", "ms per evaluation")
-    overall = [
-        (
-            row["strategy"],
-            number(row["mean_deviation_factor"], 3),
-            *(f"> {comparison.budget}" if n is None else f"{n:g}" for n in row["evaluations_within"].values()),
-            _percent(row["best_at_end"], 4),
-            number(row["overhead_ms_per_evaluation"], 3),
-        )
-        for row in comparison.overall()
-    ]
-    wins = comparison.win_probabilities().mean(axis=0)
-    won = [(name, *("" if i == j else f"{wins[i, j]:.0%}" for j in range(len(names)))) for i, name in enumerate(names)]
-    after = f"after {last} evaluations: median over runs (quartiles)"
-    ends = "probability that a run of the row's strategy ends better than one of the column's"
-    tables = [
+    )
+    overall = list[dict[str, object]]()
+    for each in comparison.overall():
+        within = (f"> {comparison.budget}" if n is None else f"{n:g}" for n in each["evaluations_within"].values())
+        row = {"strategy": each["strategy"], "deviation factor": number(each["mean_deviation_factor"], 3)}
+        row |= dict(zip((f"within {share:.0%}" for share in WITHIN), within, strict=True))
+        row |= {"best at end": _percent(each["best_at_end"], 4)}
+        overall.append({**row, "ms per evaluation": number(each["overhead_ms_per_evaluation"], 3)})
+    wins = comparison.win_probabilities().mean(axis=0) if len(names) > 1 else ()
+    won = ((names[i], *("" if i == j else f"{p:.0%}" for j, p in enumerate(row))) for i, row in enumerate(wins))
+    tables = (
         Table(("space", *names), tuple(means), f"{runs}; {distance}, mean over runs {when}"),
-        Table(("space", *names), tuple(medians), after),
-        Table(("strategy", *columns), tuple(overall)),
-        *([Table(("", *names), tuple(won), ends)] if len(names) > 1 else []),
-    ]
-    remarks = ["deviation factor: distance divided by the mean of all strategies'; below 1 is better than that"]
-    remarks += [_NOTHING_YET] if comparison.without_feasible().any() else []
-    return Description("", tables=tuple(tables), remarks=tuple(remarks))
+        Table(("space", *names), tuple(medians), f"after {last} evaluations: median over runs (quartiles)"),
+        Table.of(overall),
+        Table(("", *names), tuple(won), "probability that a run of the row's strategy ends better than the column's"),
+    )
+    nothing_yet = (_NOTHING_YET,) if comparison.without_feasible().any() else ()
+    factor = "deviation factor: distance divided by the mean of all strategies'; below 1 is better than that"
+    return Description(tables=tables, remarks=(factor, *nothing_yet))
 
 
 def _quartiles(end: Mapping[str, Any]) -> str:

@@ -17,7 +17,6 @@ import click
 from mptune.cli import adopting, options
 from mptune.cli.display import echo, print_described, print_error, print_json, print_note, print_run
 from mptune.cli.options import option
-from mptune.errors import UnknownNameError
 from mptune.markup import Description, number, pairs
 
 if TYPE_CHECKING:
@@ -111,7 +110,6 @@ def tune(
     of_program = options.taken_of_programs(given) | ({"arguments": arguments} if arguments else {})
     definition = load_tunable(adopting.definition_of(kernel, of_program, given["backend"]))
     preset, sizes = options.parse_sizes(definition, size)
-    _check_names(given)
 
     from mptune.run import Run
     from mptune.show.progress import ProgressView
@@ -196,21 +194,7 @@ def _run_files(
     return chosen, files(chosen)
 
 
-def _check_names(given: Mapping[str, Any]) -> None:
-    """Refuse unknown names: finding them takes less time than importing the tuner, which would refuse them too."""
-    from mptune.accuracy.metrics import resolve
-    from mptune.backends import BACKENDS
-    from mptune.strategies import STRATEGIES
-
-    if given["metric"] is not None:
-        resolve(given["metric"])
-    if given["backend"] not in ("auto", *BACKENDS):
-        raise UnknownNameError("backend", given["backend"], ("auto", *BACKENDS))
-    STRATEGIES.check(given["strategy"])
-
-
 def _report(run: Run, path: Path, json: bool) -> int:
-    """Print what was found; return the exit code."""
     print_json(run.summary()) if json else print_run(run, is_live=True)
     if run.best is None:
         print_error(run.describe().verdict)
@@ -219,7 +203,6 @@ def _report(run: Run, path: Path, json: bool) -> int:
 
 
 def _report_sizes(runs: Sequence[Run], together: Sequence[Mapping[str, int]], files: Sequence[Path], json: bool) -> int:
-    """Print what was found at each size, and how to make wisdom of it; return the exit code."""
     from mptune.results.description import compare_runs
 
     names, evaluations = list(together[0]), sum(run.evaluations for run in runs)
@@ -234,7 +217,7 @@ def _report_sizes(runs: Sequence[Run], together: Sequence[Mapping[str, int]], fi
         first = runs[0].describe()
         echo(first.title.partition(", sizes ")[0])
         echo(f"threshold {first.text('threshold')}, {evaluations} evaluations\n")
-        print_described(Description("", tables=(compare_runs(tuned),)))
+        print_described(Description(tables=(compare_runs(tuned),)))
     for label, run in tuned.items():
         if run is None or run.best is None:
             why = "was not begun; go on with --resume" if run is None else run.describe().verdict
@@ -245,9 +228,6 @@ def _report_sizes(runs: Sequence[Run], together: Sequence[Mapping[str, int]], fi
         words = ["mptune", "wisdom", *found_in, "-o", f"{runs[0].kernel}.wisdom.json"]
         print_note(f"for any size: {shlex.join(words)}")
     return 0 if len(found_in) == len(together) else 1
-
-
-# -- while it runs -------------------------------------------------------------------------------
 
 
 # -- while it runs -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from mptune.markup import Description, Fact, Table, number, pairs
+from mptune.markup import Description, Fact, Table, few_names, number, pairs
 from mptune.precision import PRECISIONS
 from mptune.results.kernel_times import HOST, host_ms, kernel_times
 from mptune.results.speedup import TIE
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mptune.run import Run
 
 __all__ = [
-    "compare_runs", "comparison", "describe", "describe_front", "facts", "few_names", "result_text", "sources_table",
+    "compare_runs", "comparison", "describe", "describe_front", "facts", "result_text", "sources_table",
     "spent_s", "verified_text", "why_fewer",
 ]  # fmt: skip
 
@@ -63,7 +63,6 @@ def result_text(run: Run, trial: Trial) -> str:
 
 
 def _errors_text(run: Run, trial: Trial) -> str:
-    """Return the error of a trial, or all those that have thresholds of their own."""
     if not _further_limits(run):
         return f"error {number(trial.error, 3)}"
     return ", ".join(f"{run.info.measured_by(n)} {number(trial.metric(n), 3)}" for n in run.objective.limits)
@@ -254,12 +253,6 @@ def _errors(run: Run) -> list[tuple[str, str]]:
     return [(name, measure) for measure, name in by_measure.items()] if len(by_measure) > 1 else []
 
 
-def few_names(names: Sequence[str], most: int = 3) -> str:
-    """Return some names; of many, the first few."""
-    more = len(names) - most
-    return f"{', '.join(names[:most])} and {more} more" if more > 1 else ", ".join(names)
-
-
 def _times(run: Run, trials: Mapping[str, Trial]) -> Table | None:
     known = {name: times for name, trial in trials.items() if (times := kernel_times(trial))}
     if not known or not run.info.is_of_application:
@@ -399,7 +392,6 @@ def why_fewer(run: Run, trial: Trial) -> str:
 
 
 def _better_but_fragile(run: Run) -> Iterator[str]:
-    """Say which trial would be the best if it had kept its error limits on unseen inputs."""
     sign = 1 if run.objective.minimise else -1
     value = {i: sign * run.objective.value(t) for i, t in enumerate(run.trials, 1) if t.status is Status.FRAGILE}
     i = min((i for i in value if math.isfinite(value[i])), key=value.__getitem__, default=0)
@@ -412,7 +404,6 @@ def _better_but_fragile(run: Run) -> Iterator[str]:
 
 
 def _not_compiled(run: Run) -> Iterator[str]:
-    """Say that most configurations do not compile, with the first error."""
     groups = [group for group in run.failure_groups if group.status is Status.COMPILE_ERROR]
     failed = sum(group.count for group in groups)
     if 2 * failed > len(run.trials):

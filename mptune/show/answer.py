@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import altair as alt
 
@@ -25,38 +23,25 @@ from mptune.measure.pool import runnable_backend
 from mptune.measure.program import Program
 from mptune.results.description import result_text
 from mptune.run import Run
-from mptune.show.charts import Look
 from mptune.source.loading import picture_of, sizes_of, tunable_of_run
 
-__all__ = ["beside", "draw"]
+__all__ = ["draw"]
 
 
-def draw(run: Run, given: Tunable | str | Path | None, look: Look) -> alt.VConcatChart:
+def draw(run: Run, given: Tunable | str | Path | None, *, has_titles: bool) -> alt.VConcatChart:
     """Run the winner and the widest types on the run's first input, and draw what the application makes of either.
 
-    Each picture has the size that the application gives it.
-
-    Args:
-        run: of an application.
-        given: the application, unless it is a bundled one: that itself, a definition file or the folder that holds it.
-        look: whether there is a title.
-
-    Raises:
-        PlotError: the run is of a single kernel or has no winner, or the application has no picture, or that fails.
-        KernelError: the definition is not found, or is not the run's.
-        MptuneError: it cannot run here.
+    Each picture has the size that the application gives it, and arguments and errors are those of
+    :func:`mptune.show.plot`.
     """
     if not run.info.is_of_application:
-        raise PlotError(
-            f"{run.kernel or 'the run'} is a single kernel: only applications have a picture of their answer"
-        )
+        raise PlotError(f"{run.kernel or 'the run'} is a single kernel: only an application's answer has a picture")
     application = tunable_of_run(run.info, given, kind=Application, on_warning=lambda _: None)
     picture, has_reference = picture_of(application), application.reference is not None
     trial = run.best
     if trial is None:
         raise PlotError("there is no answer to draw: no trial satisfies the threshold")
-    info = run.info
-    sizes = sizes_of(info, application)
+    info, sizes = run.info, sizes_of(run.info, application)
     backend = get_backend(runnable_backend(info.backend))
     if trial.configuration not in whole_space(application, sizes, backend.device.facts()):
         raise MptuneError(f"{trial.configuration} is no valid configuration of {application.called} at {sizes}")
@@ -76,11 +61,7 @@ def draw(run: Run, given: Tunable | str | Path | None, look: Look) -> alt.VConca
         where = raised_at(failure, inspect.getfile(picture))
         raise PlotError(f"the picture of {application.called} failed: {what}{where}") from failure
     widest = "the reference" if has_reference else "in the widest types"
-    return beside(pictures, (widest, f"the winner: {result_text(run, trial)}") if look.title else ("", ""))
-
-
-def beside(pictures: Sequence[Any], titles: Sequence[str]) -> Any:
-    """Return charts one below the other, each with a title above it."""
+    titles = (widest, f"the winner: {result_text(run, trial)}") if has_titles else ("", "")
     parts = [
         alt.vconcat(picture, title=alt.TitleParams(textwrap.wrap(title, 48), anchor="start"))
         for picture, title in zip(pictures, titles, strict=True)

@@ -11,7 +11,7 @@ import json
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 from mptune.errors import PlotError, UnknownNameError
 from mptune.interop import read_run
 from mptune.kernel import Tunable
-from mptune.markup import pairs, plain
-from mptune.results.description import few_names, spent_s
+from mptune.markup import few_names, pairs, plain
+from mptune.results.description import spent_s
 from mptune.results.kernel_times import HOST, host_ms, kernel_times
 from mptune.results.trial import Trial
 from mptune.results.unseen import unequal_draws
@@ -75,39 +75,18 @@ _SLOWEST, _FASTEST = 0.1, 10.0
 _CELLS: Final = 128
 
 
-@dataclass(frozen=True, slots=True)
 class Look:
     """How large a chart is, whether it has a title, and whether a page can choose trials in it."""
 
-    width: str = "column"
-    title: bool = True
-    is_linked: bool = False
-    #: The data of the chart, by name; the chart refers to them, since Vega-Altair copies what is part of it.
-    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.width not in WIDTHS:
-            raise UnknownNameError("width of a plot", self.width, WIDTHS)
-
-    @property
-    def points(self) -> int:
-        """Width in points."""
-        return WIDTHS[self.width][0]
-
-    @property
-    def letters(self) -> int:
-        """Size of letters in points."""
-        return WIDTHS[self.width][1]
-
-    @property
-    def scale(self) -> float:
-        """How many times as large as in a journal letters and marks are."""
-        return self.letters / 7
-
-    @property
-    def taller(self) -> float:
-        """How many times as high as in a journal's column a chart is."""
-        return 1.0 if self.width == "column" else 1.35
+    def __init__(self, width: str = "column", *, title: bool = True, is_linked: bool = False) -> None:
+        if width not in WIDTHS:
+            raise UnknownNameError("width of a plot", width, WIDTHS)
+        self.width, self.title, self.is_linked = width, title, is_linked
+        self.points, self.letters = WIDTHS[width]
+        self.scale = self.letters / 7  #: size of letters and marks beside those in a journal
+        self.taller = 1.0 if width == "column" else 1.35  #: height of a chart beside that in a journal's column
+        #: The data of the chart, by name; the chart refers to them, since Vega-Altair copies what is part of it.
+        self.tables: dict[str, list[dict[str, Any]]] = {}
 
     def wrapped(self, *texts: str) -> list[str]:
         """Return the lines of texts, as many letters as fit the width."""
@@ -154,7 +133,7 @@ def plot(
         raise PlotError(f"metrics are chosen for a pareto plot, not for {kind}")
     if kernel is not None and kind != "answer":
         raise PlotError(f"a definition is run for a picture of the answer, not for {kind}")
-    look = Look(width, title)
+    look = Look(width, title=title)
     shown = run if isinstance(run, Run) else read_run(run)
     if max_error is not None:
         if shown.trials and not any(name.split(".")[0] == "error" for name in shown.metric_names):
@@ -166,7 +145,7 @@ def plot(
     if kind == "answer":
         from mptune.show.answer import draw  # applications take longer to import than all charts
 
-        return draw(shown, kernel, look)
+        return draw(shown, kernel, has_titles=title)
     return chart_of(shown, kind, look, metrics)
 
 
@@ -191,7 +170,6 @@ def _rules(look: Look, *rows: Mapping[str, Any], width: float = 1.2, **style: An
 
 
 def _finished(chart: Any, look: Look, run: Run | None, *remarks: str) -> Any:
-    """Return a chart with its letters, lines and grid, and the run and remarks as its title."""
     small, line, columns = look.letters, 0.6 * look.scale, {"column": 2, "page": 4, "screen": 3}[look.width]
     if look.title and run is not None:
         whose = f"{run.kernel} on {run.info.device}" if run.info.device else run.kernel
@@ -231,7 +209,6 @@ def _counted(count: int, what: str) -> str:
 
 
 def _text(value: Value) -> str:
-    """Return a parameter's value in as few letters as tell it from the others."""
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else plain(str(value))
 
 
@@ -245,7 +222,6 @@ def _judges(run: Run) -> bool:
 
 
 def _valid(run: Run) -> list[Trial]:
-    """Return the trials that ran to their end; there is one or more."""
     valid = [trial for trial in run.trials if trial.is_valid]
     if not valid:
         ended = pairs(run.statuses)
@@ -340,7 +316,6 @@ def _trial_axis(run: Run, look: Look) -> Any:
 
 
 def _styled(channel: Any, column: str, styles: Mapping[str, Any], **legend: Any) -> Any:
-    """Return an encoding that draws each name of a column in its style, with a legend."""
     scale = alt.Scale(domain=list(styles), range=list(styles.values()))
     return channel(f"{column}:N", scale=scale, legend=alt.Legend(title=None, **legend))
 
@@ -365,7 +340,6 @@ def _points(look: Look, name: str, table: pd.DataFrame, every: pd.DataFrame, too
 
 
 def _lines(styles: Mapping[str, tuple[str, Sequence[float]]]) -> dict[str, Any]:
-    """Return the encodings of lines by ``line``, a colour and dashes for each."""
     colours, dashes = ({name: style[i] for name, style in styles.items()} for i in (0, 1))
     legend = {"symbolType": "stroke", "symbolSize": 150, "columns": 1}
     return {
@@ -375,7 +349,6 @@ def _lines(styles: Mapping[str, tuple[str, Sequence[float]]]) -> dict[str, Any]:
 
 
 def _told(*columns: str, **numbers: str) -> list[Any]:
-    """Return a tooltip: texts, and numbers by their column with a title."""
     texts = [alt.Tooltip(f"{name}:{'Q' if name == 'trial' else 'N'}") for name in columns]
     return texts + [alt.Tooltip(f"{name}:Q", title=title, format=".4~g") for name, title in numbers.items()]
 
@@ -401,10 +374,6 @@ def _linked(points: Any, look: Look, *, is_brushed: bool = True) -> Any:
 
 
 def _pareto(run: Run, look: Look, metrics: Sequence[str] = ()) -> Any:
-    """Draw every configuration, the front, threshold, baseline and winner, and where each precision alone would be.
-
-    Without metrics, the vertical axis is speedup or the objective, the horizontal one error.
-    """
     metrics = metrics or _default_metrics(run)
     if len(metrics) != 2:
         raise PlotError(f"a plot has two axes, so two metrics, not {len(metrics)}: {', '.join(metrics)}")
@@ -455,7 +424,6 @@ def _default_metrics(run: Run) -> tuple[str, str]:
 
 
 def _roles(run: Run, front: Sequence[Trial]) -> list[tuple[int, str]]:
-    """Return the numbers of the trials on the front, the baseline and the winner, and as what they are marked."""
     kinds = list(uniform_types(run.parameters).values())
     uniform = {t.configuration: any(t.configuration.is_among(_sets(types)) for types in kinds) for t in front}
     names = {True: "front, one type", False: "front, mixed types"}
@@ -475,7 +443,6 @@ def _sets(types: Mapping[str, Value]) -> dict[str, list[Value]]:
 
 
 def _uniform_errors(run: Run) -> dict[float, list[str]]:
-    """Return the precisions by the least error of the configurations measured with one of them for everything."""
     levels: dict[float, list[str]] = {}
     for name, types in uniform_types(run.parameters).items():
         of_type = [t for t in run.trials if t.is_valid and t.configuration.is_among(_sets(types))]
@@ -530,7 +497,6 @@ def fronts(runs: Mapping[str, Run], look: Look) -> Any:
 
 
 def _progress(run: Run, look: Look) -> Any:
-    """Draw the objective of each trial in the order of evaluation, the best feasible so far, and the baseline."""
     _valid(run)
     axis, baseline = _metric_axis(run, run.objective.metric), baseline_of(run)
     table = _trials(run, axis)
@@ -565,7 +531,6 @@ def _progress(run: Run, look: Look) -> Any:
 
 
 def _parameters(run: Run, look: Look) -> Any:
-    """Draw the importance of every parameter, the times of each value, and the best of each type with each value."""
     effects, r2 = _effects(run)
     what = "time" if run.objective.metric == "time_ms" else plain(run.objective.metric)
     cells = _pairs_table(effects, rows=16, columns=int(look.points / (20 * look.scale)))
@@ -730,7 +695,6 @@ def _pairs_part(cells: pd.DataFrame, look: Look, what: str) -> Any:
 
 
 def _time(run: Run, look: Look) -> Any:
-    """Draw the time by phase, and how the time of the trials added up from evaluation to evaluation."""
     total = {plain(phase): seconds for phase, seconds in spent_s(run).items()}
     if not total:
         raise PlotError("the run does not say how its time was spent: it was recorded without durations")
@@ -778,7 +742,6 @@ def _spent_along(run: Run, phases: Sequence[str]) -> pd.DataFrame:
 
 
 def _kernels(run: Run, look: Look) -> Any:
-    """Draw the time of a run by kernel, the host between launches included: the baseline and the winner."""
     if not run.info.is_of_application:
         raise PlotError(f"{run.kernel or 'the run'} is a single kernel: there are no shares of kernels to draw")
     shown = {"baseline": baseline_of(run), "closest" if run.best is None else "winner": run.best or run.closest}
@@ -810,7 +773,6 @@ def _kernels(run: Run, look: Look) -> Any:
 
 
 def _sensitivity(run: Run, look: Look) -> Any:
-    """Draw, for each precision and policy changed alone, the digits it gains or loses and how much faster it is."""
     found = explanation_of(run)
     if not any(change.outcome.trial for change in found.changes):
         why = "none of the winner's neighbours was measured" if found.changes else found.sentences[0]

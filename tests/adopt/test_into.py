@@ -351,7 +351,8 @@ def test_printed_numbers_that_are_no_answer_are_exit_code_one(
     words = ("emit", tmp_path / "run.db", "--into", tmp_path / "rod.cu", "-o", new, "--configuration", "1")
     done = command(*words)
     assert (done.code, new.is_file()) == (1, True), done.err
-    assert f"{new} is written, but NOT right: it prints 'step inf' where the original prints 'step 1e+10'" in done.err
+    assert f"{new} is written, but NOT right: it prints something else" in done.err
+    assert re.search(r"prints +step 1e\+10 +step inf", done.out)
     document = json.loads(command(*words, "--json").out)
     assert document["error"] < 1e-6
     assert (document["within"], document["wrong"]["patched"]) == (False, "step inf")
@@ -372,10 +373,8 @@ def test_a_program_that_gives_up_where_the_original_does_not_is_exit_code_one(
     words = ("emit", tmp_path / "run.db", "--into", tmp_path / "rod.cu", "-o", new, "--configuration", "1")
     done = command(*words)
     assert (done.code, new.is_file()) == (1, True), done.err
-    assert done.err.splitlines()[-1].endswith(
-        f"{new} is written, but NOT right: it prints 'row 1 is wrong' where the original prints nothing, and ends with "
-        "exit code 3, the original with 0"
-    )
+    why = "it prints something else and ends with another exit code"
+    assert done.err.splitlines()[-1].endswith(f"{new} is written, but NOT right: {why}")
     document = json.loads(command(*words, "--json").out)
     assert document["error"] < 1e-6
     assert document["within"] is False
