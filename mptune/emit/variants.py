@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from mptune.cpp.headers import include_lines
 from mptune.cpp.prelude import prelude
@@ -15,6 +19,8 @@ from mptune.source.render import render, render_body
 from mptune.space.configuration import Configuration
 
 __all__ = ["Launch", "kind_of", "parameter_of", "variant_of"]
+
+_FLOATS: Final = ("float64", "float32", "float16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +47,22 @@ class Launch:
         return {name: value for name, value in self.sizes.items() if name not in self.free}
 
 
-def variant_of(launch: Launch, symbol: str) -> dict[str, Any]:
-    """Return what the file of a kernel that is one of several in a program is filled with; it is called ``symbol``."""
+def variant_of(launch: Launch, symbol: str, called: Callable[[str], str] | None = None) -> dict[str, Any]:
+    """Return what the files of a kernel are filled with.
+
+    Args:
+        launch: what is compiled.
+        symbol: what the function that launches it is called, unless it is the only kernel of a program.
+        called: what a size is called in C++; by default as :func:`parameter_of` says.
+    """
     kernel, configuration, sizes = launch.kernel, launch.configuration, launch.sizes
     values = {**configuration, **sizes}
-    free = {size: parameter_of(size) for size in launch.free}
+    free = {size: (called or parameter_of)(size) for size in launch.free}
     source, body = render(kernel, configuration, sizes), render_body(kernel, configuration, sizes)
     before, _, ending = source.removeprefix(prelude()).partition(body)
     opened = launch.opened
     shape = kernel.launch_shape(configuration, sizes)
-    arguments = []
-    for argument in kernel.arguments:
-        chosen = kernel.precision_of(argument, configuration)
-        arguments.append(
-            {
-                "name": argument.name,
-                "id": parameter_of(argument.name),
-                "kind": kind_of(kernel, argument),
-                "type": str(argument.dtype) if chosen is None else chosen.name,
-                "cpp": INTEGERS[str(argument.dtype)] if chosen is None else chosen.cpp,
-                "elements": " * ".join(f"({formula(axis, values, free)})" for axis in argument.shape) or "1LL",
-            }
-        )
+    arguments = [_argument(launch, argument, values, free) for argument in kernel.arguments]
     grid = [formula(text, values, free) for text in kernel.expressions("grid")] or [f"{n}LL" for n in shape.grid]
     return {
         "symbol": symbol,
@@ -83,8 +83,43 @@ def variant_of(launch: Launch, symbol: str) -> dict[str, Any]:
             *conditions(kernel, configuration, sizes, free)[0],
         ],
         "grid": [*grid, "1LL", "1LL"][:3],
+        "grid_now": shape.grid,
         "block": shape.block,
         "shared_bytes": shape.shared_bytes,
+    }
+
+
+def _argument(launch: Launch, argument: Argument, values: Mapping[str, Any], free: Mapping[str, str]) -> dict[str, Any]:
+    """Return an argument as programs handle it; types in C++ are those of the source once it is included."""
+    precision = launch.kernel.precision_of(argument, launch.configuration)
+    dtype = np.dtype(argument.dtype) if precision is None else precision.dtype
+    is_scalar, is_plain = argument.role is Role.SCALAR, dtype.kind in "iu" or dtype.name in _FLOATS
+    shape = launch.kernel.shape_of(argument, launch.sizes)
+    size = argument.name if is_scalar and argument.name in launch.sizes else ""
+    return {
+        "name": argument.name,
+        "id": parameter_of(argument.name),
+        "kind": kind_of(launch.kernel, argument),
+        "role": "scratch" if argument.role is Role.OUT and not argument.is_output else argument.role.value,
+        # As it is stored: the type, in C++, and a NumPy type of as many bytes.
+        "type": str(argument.dtype) if precision is None else precision.name,
+        "cpp": INTEGERS[str(argument.dtype)] if precision is None else precision.cpp,
+        "is_narrow": precision is not None and dtype.itemsize < 4,
+        "numpy": dtype.name if is_plain else f"uint{8 * dtype.itemsize}",
+        "itemsize": dtype.itemsize,
+        # How many there are, as C++ over sizes, and at those of the launch.
+        "elements": " * ".join(f"({formula(axis, values, free)})" for axis in argument.shape) or "1LL",
+        "count": math.prod(shape),
+        "shape": shape,
+        # The file programs keep it in, and the types there.
+        "file": f"{argument.name}.{'f64' if precision is not None else f'{dtype.kind}{8 * dtype.itemsize}'}",
+        "file_cpp": INTEGERS[str(argument.dtype)] if precision is None else "double",
+        "file_numpy": str(argument.dtype) if precision is None else "float64",
+        "size": size,
+        "is_constant": argument.is_constant,
+        "is_scalar": is_scalar,
+        "is_input": argument.role is not Role.OUT and not size,
+        "is_output": argument.is_output,
     }
 
 
