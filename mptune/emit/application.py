@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -22,6 +22,7 @@ from mptune.backends.base import options_of
 from mptune.cpp.build import Build
 from mptune.cpp.prelude import prelude
 from mptune.data.data import compute_references, make_inputs
+from mptune.emit import plain_metrics
 from mptune.emit.common import (
     INTEGERS,
     MARK,
@@ -33,7 +34,6 @@ from mptune.emit.common import (
     target_of,
     write_files,
 )
-from mptune.emit.plain_metrics import compared, in_tolerances, over_regions, quotient, source_of, text_of
 from mptune.emit.sizes import NotTranslatableError, formula, free_sizes
 from mptune.emit.taking import take_along
 from mptune.emit.text import fill, identifier
@@ -70,7 +70,6 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
     given = given_flags(info)
     code, names, own = _taken(application, metrics)
     compiled, answer = _run(winner, metrics)
-    errors = _errors(winner, metrics, own, answer, f"{name}_steps")
     variants = _variants(name, compiled)
     buffers = [_buffer(application, winner, argument) for argument in application.arguments if argument.shape]
     values = {
@@ -92,8 +91,7 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
         "integers": INTEGERS,
         "inputs_function": names[0],
         "steps_function": names[1],
-        "checks": errors,
-        "metrics": "\n\n".join(dict.fromkeys(text for error in errors for text in error.functions)),
+        "checks": _errors(winner, metrics, {metric: f"{name}_steps.{called}" for metric, called in own.items()}),
         "has_answer": bool(answer),
         "answer": "the answer in the widest types" if application.reference is None else "the reference",
         "host_flags": host_command(Build(), info.compiler, given["host"]),
@@ -105,6 +103,7 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
     texts: dict[str, str | bytes] = {
         f"{name}.py": fill("application/program.py", values),
         f"{name}_steps.py": fill("application/steps.py", {**values, "code": code}),
+        f"{name}_metrics.py": f"# {MARK} {__version__}.\n{inspect.getsource(plain_metrics)}",
         f"{name}.h": fill("application/library.h", values),
         f"{name}.cu": fill("application/library.cu", values),
         f"{name}_prelude.hpp": fill("application/prelude.hpp", {**values, "prelude": prelude()}),
@@ -126,18 +125,6 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
 # -- what is compared --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Error:
-    """An error the program measures: how, in Python, and the text of the functions that takes."""
-
-    output: str
-    name: str
-    metric: str
-    functions: tuple[str, ...]
-    takes_inputs: bool
-    limit: float | None
-
-
 def _taken(application: Application, metrics: Metrics) -> tuple[str, tuple[str, ...], dict[Any, str]]:
     """Return the Python of inputs, steps and metrics of one's own, the names of the first two, and those of these.
 
@@ -157,57 +144,40 @@ def _taken(application: Application, metrics: Metrics) -> tuple[str, tuple[str, 
     return code, names, own
 
 
-def _errors(
-    winner: Winner[Application],
-    metrics: Metrics,
-    own: Mapping[Any, str],
-    answer: Mapping[str, NDArray[Any]],
-    steps: str,
-) -> list[_Error]:
-    """Return every error of the run, with what limits it: its own threshold, or that of the worst output.
+def _errors(winner: Winner[Application], metrics: Metrics, own: Mapping[Any, str]) -> list[dict[str, Any]]:
+    """Return every error of the run: how it is measured, and its own threshold, or that of the worst output.
 
-    ``steps`` is the module that the metrics of one's own are in.
+    ``own`` has what the metrics of one's own that are taken along are called.
     """
     application, limits = winner.kernel, objective_of(winner).limits
-    types = {o.name: application.precision_of(o, winner.configuration) for o in application.outputs}
-    outputs = list(types)
+    outputs = {output.name: output for output in application.outputs}
     found: dict[tuple[str, str], tuple[ErrorMetric, list[float]]] = {}
-
-    def add(output: str, metric: ErrorMetric, *keys: str) -> None:
-        found.setdefault((output, metric.name), (metric, []))[1].extend(limits[key] for key in keys if key in limits)
-
-    for name, (of, metric) in judged(outputs, metrics).items():
+    for name, (of, metric) in judged(list(outputs), metrics).items():
+        keys = [f"error.{name}", *(["error"] if name in outputs else [])]
         for output in [of] if of else outputs:
-            add(output, metric, f"error.{name}", *(["error"] if name in outputs else []))
+            bounds = found.setdefault((output, metric.name), (metric, []))[1]
+            bounds.extend(limits[key] for key in keys if key in limits)
     errors = []
     for (output, name), (metric, bounds) in found.items():
-        functions: tuple[str, ...] = ()
         text = own.get(metric.function, "None")
         if metric.tolerance is not None:
             absolute, relative = metric.tolerance
-            functions = source_of(quotient), source_of(in_tolerances)
-            text = f"lambda one, other: in_tolerances(one, other, {absolute!r}, {relative!r})"
+            text = f"lambda one, other: metrics.in_tolerances(one, other, {absolute!r}, {relative!r})"
+        elif metric.is_bundled and metric.whole.name == "ULP":
+            stored = application.precision_of(outputs[output], winner.configuration)
+            least = 0 if stored is None else math.frexp(stored.smallest_normal)[1] - 1
+            text = f"lambda a, b: metrics.ulp(a, b, {0 if stored is None else stored.significand_bits - 1}, {least})"
         elif metric.is_bundled:
-            text, functions = metric.whole.name.lower(), (source_of(quotient), text_of(metric.whole.name))
-            if metric.whole.name == "ULP":
-                stored, units = types[output], (0, 0)
-                if stored is not None:
-                    units = stored.significand_bits - 1, math.frexp(stored.smallest_normal)[1] - 1
-                text = f"lambda one, other: ulp(one, other, {units[0]}, {units[1]})"
-        elif text != "None":
-            text = f"{steps}.{text}"
-        regions = metric.regions
-        if regions is not None and text != "None" and answer:
-            tile = regions.tile(answer[output].shape)
+            text = f"metrics.METRICS[{metric.whole.name!r}]"
+        if (regions := metric.regions) is not None and text != "None":
+            tile = regions.tile(application.shape_of(outputs[output], winner.sizes))
             given = f"{text}, {tile}, {len(regions.own_shape(tile))}, {regions.quantile}"
-            text, functions = (
-                f"lambda a, b: over_regions({given}, a, b)",
-                (*functions, source_of(compared), source_of(over_regions)),
-            )
-        elif text != "None" and answer and not metric.sees_inputs and np.isnan(answer[output]).any():
-            text, functions = f"lambda a, b: compared({text}, a, b)", (*functions, source_of(compared))
+            text = f"lambda a, b: metrics.over_regions({given}, a, b)"
+        elif not metric.sees_inputs and text != "None":
+            text = f"lambda a, b: metrics.compared({text}, a, b)"
         limit = min(bounds) if bounds else None
-        errors.append(_Error(output, f"{name} of {output}", text, functions, metric.sees_inputs, limit))
+        error = {"output": output, "name": f"{name} of {output}", "metric": text, "limit": limit}
+        errors.append({**error, "takes_inputs": metric.sees_inputs})
     return errors
 
 
