@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import io
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -27,17 +27,15 @@ from mptune.emit.common import (
     INTEGERS,
     MARK,
     Emission,
-    given_flags,
-    host_command,
+    compile_commands,
     measured,
     objective_of,
-    target_of,
     write_files,
 )
 from mptune.emit.sizes import NotTranslatableError, formula, free_sizes
 from mptune.emit.taking import take_along
 from mptune.emit.text import fill, identifier
-from mptune.emit.variants import Launch, kind_of, parameter_of, variant_of
+from mptune.emit.variants import Launch, argument_of, parameter_of, variant_of
 from mptune.emit.winner import Winner
 from mptune.errors import KernelError
 from mptune.kernel import Application, Argument, Kernel, Sizes
@@ -67,10 +65,12 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
     info = winner.run.info
     outputs = [output.name for output in application.outputs]
     metrics = recorded_metrics(info.metric, info.metrics, outputs, application.metric)
-    given = given_flags(info)
     code, names, own = _taken(application, metrics)
     compiled, answer = _run(winner, metrics)
     variants = _variants(name, compiled)
+    # There are no kernels for other values of these.
+    written = {(size["name"], size["value"]) for variant in variants for size in variant["fixed"]}
+    kernels, launched = application.kernels.values(), {variant["kernel"] for variant in variants}
     buffers = [_buffer(application, winner, argument) for argument in application.arguments if argument.shape]
     values = {
         "mark": f"{MARK} {__version__}",
@@ -80,11 +80,12 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
         "description": application.description,
         "configuration": str(winner.configuration),
         "sizes": [{"name": size, "value": value, "is_fixed": False} for size, value in winner.sizes.items()],
-        "fixed_sizes": _fixed(winner.sizes, variants),
+        "fixed_sizes": [size for size, value in winner.sizes.items() if (size, value) in written],
         "buffers": buffers,
         "scalars": [{"name": a.name, "is_integer": a.dtype is not None} for a in application.arguments if not a.shape],
         "choices": dict(winner.configuration),
-        "kernels": [_kernel(kernel, variants) for kernel in application.kernels.values()],
+        "kernels": [_launched(kernel, variants) for kernel in kernels if kernel.name in launched],
+        "not_launched": [kernel.name for kernel in kernels if kernel.name not in launched],
         "variants": variants,
         "conversions": [v for v in variants if v["kernel"] == CONVERSION.name],
         "precisions": list(PRECISIONS.values()),
@@ -94,10 +95,7 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
         "checks": _errors(winner, metrics, {metric: f"{name}_steps.{called}" for metric, called in own.items()}),
         "has_answer": bool(answer),
         "answer": "the answer in the widest types" if application.reference is None else "the reference",
-        "host_flags": host_command(Build(), info.compiler, given["host"]),
-        "given": given,
-        "cuda_target": target_of(winner, "cuda"),
-        "hip_target": target_of(winner, "hip"),
+        "commands": compile_commands(winner, Build()),
         **measured(winner),
     }
     texts: dict[str, str | bytes] = {
@@ -111,7 +109,8 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
     texts |= {f"{v['symbol']}.cu": fill("application/kernel.cu", {**values, **v}) for v in variants}
     texts |= {"Makefile": fill("application/Makefile", values)}
     if answer:
-        texts[f"{name}_answer.npz"] = _archive(answer)
+        np.savez(archive := io.BytesIO(), **cast("Any", {**answer, "emitted_by": np.bytes_(MARK)}))
+        texts[f"{name}_answer.npz"] = archive.getvalue()
     if application.path is not None:  # data that the definition reads from beside it
         home = application.path.parent
         at_size = home / "_".join(f"{size}{value}" for size, value in winner.sizes.items())
@@ -119,7 +118,7 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
         texts |= {str(path.relative_to(home)): path.read_bytes() for path in beside if f'"{path.name}"' in code}
     texts["README.md"] = fill("application/README.md", {**values, "files": tuple(texts)})
     write_files(folder, texts)
-    return Emission.of(winner, folder, tuple(texts))
+    return Emission(winner, folder, tuple(texts))
 
 
 # -- what is compared --------------------------------------------------------------------------------
@@ -204,13 +203,6 @@ def _run(
     return compiled, compute_references(judged, inputs, sizes)
 
 
-def _archive(answer: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return arrays as the bytes of an .npz that says it was emitted."""
-    file = io.BytesIO()
-    np.savez(file, **cast("Any", {**answer, "emitted_by": np.bytes_(MARK)}))
-    return file.getvalue()
-
-
 # -- kernels -----------------------------------------------------------------------------------------
 
 
@@ -220,62 +212,30 @@ def _variants(name: str, compiled: Iterable[tuple[Kernel, Configuration, Sizes]]
     for kernel, configuration, sizes in compiled:
         launch = Launch(kernel, configuration, sizes, free_sizes(kernel, configuration, sizes))
         launches.setdefault((kernel.name, configuration, tuple(launch.fixed.items())), launch)
-    counts: dict[str, int] = {}
     found = []
-    for launch in launches.values():
-        kernel = launch.kernel
-        counts[kernel.name] = counts.get(kernel.name, 0) + 1
-        stem = "conversion" if kernel is CONVERSION else kernel.name
-        alike = sum(each.kernel is kernel for each in launches.values())
-        symbol = f"{name}_kernel_{stem}" + (f"_{counts[kernel.name]}" if alike > 1 or kernel is CONVERSION else "")
-        found.append(variant_of(launch, symbol))
+    for name_of_kernel in dict.fromkeys(launch.kernel.name for launch in launches.values()):
+        own = [launch for launch in launches.values() if launch.kernel.name == name_of_kernel]
+        is_conversion = own[0].kernel is CONVERSION
+        symbol = f"{name}_kernel_{'conversion' if is_conversion else name_of_kernel}"
+        for number, launch in enumerate(own, 1):
+            found.append(variant_of(launch, f"{symbol}_{number}" if len(own) > 1 or is_conversion else symbol))
     return found
 
 
-def _fixed(sizes: Sizes, variants: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the application's sizes that are written into a kernel, so that there is none for other values."""
-    written = {(size["name"], size["value"]) for variant in variants for size in variant["fixed"]}
-    return [name for name, value in sizes.items() if (name, value) in written]
-
-
-def _kernel(kernel: Kernel, variants: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a kernel as the library launches it: its parameters, and what it was compiled for."""
-    parameters = [
-        {
-            "name": argument.name,
-            "id": parameter_of(argument.name),
-            "kind": kind_of(kernel, argument),
-            "axes": argument.shape,
-            "integer": INTEGERS.get(argument.dtype or ""),
-            "numpy": argument.dtype or "float64",
-        }
-        for argument in kernel.arguments
-    ]
-    known = {argument.name for argument in kernel.arguments}
-    parameters += [
-        {"name": size, "id": parameter_of(size), "kind": "size", "axes": (), "integer": None, "numpy": "int64"}
-        for size in size_names(kernel)
-        if size not in known
-    ]
+def _launched(kernel: Kernel, variants: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a kernel as the library launches it: its arguments and sizes, and what it was compiled for."""
     own = [variant for variant in variants if variant["kernel"] == kernel.name]
-    return {"name": kernel.name, "parameters": parameters, "sizes": size_names(kernel), "variants": own}
+    arguments = own[0]["arguments"]
+    known = {argument["name"] for argument in arguments}
+    size = {"kind": "size", "axes": (), "file_cpp": "long long", "file_numpy": "int64"}
+    sizes = [{**size, "name": n, "id": parameter_of(n)} for n in size_names(kernel) if n not in known]
+    return {"name": kernel.name, "parameters": [*arguments, *sizes], "sizes": size_names(kernel), "variants": own}
 
 
 def _buffer(application: Application, winner: Winner[Application], argument: Argument) -> dict[str, Any]:
-    chosen = application.precision_of(argument, winner.configuration)
     free = {size: f"sizes.{identifier(size)}" for size in winner.sizes}
     try:
         extents = [formula(axis, {}, free) for axis in argument.shape]
     except NotTranslatableError as error:
         raise KernelError(f"{application.called}: the shape of buffer {argument.name!r}: {error}") from error
-    return {
-        "name": argument.name,
-        "type": str(argument.dtype) if chosen is None else chosen.name,
-        "numpy": argument.dtype or "float64",
-        "is_integer": chosen is None,
-        "bytes": np.dtype(argument.dtype).itemsize if chosen is None else chosen.dtype.itemsize,
-        "axes": argument.shape,
-        "extents": extents,
-        "is_input": argument.is_input,
-        "is_output": argument.is_output,
-    }
+    return {**argument_of(application, winner.configuration, winner.sizes, argument), "extents": extents}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,12 +13,12 @@ from mptune.cpp.headers import include_lines
 from mptune.cpp.prelude import prelude
 from mptune.emit.common import INTEGERS, as_a_file
 from mptune.emit.sizes import Opened, conditions, formula, what_has_to_hold
-from mptune.kernel import Argument, Kernel, Role, Sizes
+from mptune.kernel import Argument, Kernel, Role, Sizes, Tunable
 from mptune.measure.program import size_names
 from mptune.source.render import render, render_body
 from mptune.space.configuration import Configuration
 
-__all__ = ["Launch", "kind_of", "parameter_of", "variant_of"]
+__all__ = ["Launch", "argument_of", "parameter_of", "variant_of"]
 
 _FLOATS: Final = ("float64", "float32", "float16")
 
@@ -47,22 +47,35 @@ class Launch:
         return {name: value for name, value in self.sizes.items() if name not in self.free}
 
 
-def variant_of(launch: Launch, symbol: str, called: Callable[[str], str] | None = None) -> dict[str, Any]:
+def parameter_of(name: str) -> str:
+    """Return what the library calls a parameter, which nothing else in it is called."""
+    return f"{name}_"
+
+
+def variant_of(launch: Launch, symbol: str, called: Callable[[str], str] = parameter_of) -> dict[str, Any]:
     """Return what the files of a kernel are filled with.
 
     Args:
         launch: what is compiled.
         symbol: what the function that launches it is called, unless it is the only kernel of a program.
-        called: what a size is called in C++; by default as :func:`parameter_of` says.
+        called: what a size is called in C++.
     """
     kernel, configuration, sizes = launch.kernel, launch.configuration, launch.sizes
     values = {**configuration, **sizes}
-    free = {size: (called or parameter_of)(size) for size in launch.free}
+    free = {size: called(size) for size in launch.free}
     source, body = render(kernel, configuration, sizes), render_body(kernel, configuration, sizes)
     before, _, ending = source.removeprefix(prelude()).partition(body)
     opened = launch.opened
     shape = kernel.launch_shape(configuration, sizes)
-    arguments = [_argument(launch, argument, values, free) for argument in kernel.arguments]
+    arguments = [
+        {
+            **argument_of(kernel, configuration, sizes, argument),
+            "kind": _kind_of(kernel, argument),
+            # How many elements there are, as C++ over sizes.
+            "elements": " * ".join(f"({formula(axis, values, free)})" for axis in argument.shape) or "1LL",
+        }
+        for argument in kernel.arguments
+    ]
     grid = [formula(text, values, free) for text in kernel.expressions("grid")] or [f"{n}LL" for n in shape.grid]
     return {
         "symbol": symbol,
@@ -89,26 +102,25 @@ def variant_of(launch: Launch, symbol: str, called: Callable[[str], str] | None 
     }
 
 
-def _argument(launch: Launch, argument: Argument, values: Mapping[str, Any], free: Mapping[str, str]) -> dict[str, Any]:
+def argument_of(tunable: Tunable, configuration: Configuration, sizes: Sizes, argument: Argument) -> dict[str, Any]:
     """Return an argument as programs handle it; types in C++ are those of the source once it is included."""
-    precision = launch.kernel.precision_of(argument, launch.configuration)
+    precision = tunable.precision_of(argument, configuration)
     dtype = np.dtype(argument.dtype) if precision is None else precision.dtype
     is_scalar, is_plain = argument.role is Role.SCALAR, dtype.kind in "iu" or dtype.name in _FLOATS
-    shape = launch.kernel.shape_of(argument, launch.sizes)
-    size = argument.name if is_scalar and argument.name in launch.sizes else ""
+    shape = tunable.shape_of(argument, sizes)
+    size = argument.name if is_scalar and argument.name in sizes else ""
     return {
         "name": argument.name,
         "id": parameter_of(argument.name),
-        "kind": kind_of(launch.kernel, argument),
         "role": "scratch" if argument.role is Role.OUT and not argument.is_output else argument.role.value,
         # As it is stored: the type, in C++, and a NumPy type of as many bytes.
         "type": str(argument.dtype) if precision is None else precision.name,
         "cpp": INTEGERS[str(argument.dtype)] if precision is None else precision.cpp,
+        "is_integer": precision is None,
         "is_narrow": precision is not None and dtype.itemsize < 4,
         "numpy": dtype.name if is_plain else f"uint{8 * dtype.itemsize}",
         "itemsize": dtype.itemsize,
-        # How many there are, as C++ over sizes, and at those of the launch.
-        "elements": " * ".join(f"({formula(axis, values, free)})" for axis in argument.shape) or "1LL",
+        "axes": argument.shape,
         "count": math.prod(shape),
         "shape": shape,
         # The file programs keep it in, and the types there.
@@ -123,12 +135,7 @@ def _argument(launch: Launch, argument: Argument, values: Mapping[str, Any], fre
     }
 
 
-def parameter_of(name: str) -> str:
-    """Return what the library calls a parameter, which nothing else in it is called."""
-    return f"{name}_"
-
-
-def kind_of(kernel: Kernel, argument: Argument) -> str:
+def _kind_of(kernel: Kernel, argument: Argument) -> str:
     """Return how the library takes an argument."""
     if argument.is_constant:
         return "constant"

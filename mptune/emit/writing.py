@@ -17,20 +17,20 @@ from mptune.emit.common import (
     MARK,
     Emission,
     as_a_file,
+    compile_commands,
     given_flags,
-    host_command,
     measured,
-    target_of,
     write_files,
 )
 from mptune.emit.sizes import free_sizes
-from mptune.emit.text import fill, identifier, spaced
+from mptune.emit.text import fill, identifier
 from mptune.emit.variants import Launch, variant_of
 from mptune.emit.winner import Winner, select
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Kernel, Tunable
 from mptune.run import Run
 from mptune.source.loading import sizes_of, tunable_of_run
+from mptune.source.render import render
 
 __all__ = ["describe", "emit", "emit_all_devices", "winner_of"]
 
@@ -103,24 +103,19 @@ def emit(winner: Winner[Any], folder: str | Path, *, name: str = "") -> Emission
     if isinstance(winner.kernel, Application):
         return emit_application(winner, Path(folder), name)
     values = describe(winner, name)
-    given = values["given"]
-    values["source"] = as_a_file(winner.source)
+    source = render(winner.kernel, winner.configuration, winner.sizes)
+    values["source"] = as_a_file(source)
     values["conversions"] = tuple(dict.fromkeys((a["cpp"], a["file_cpp"]) for a in values["arguments"]))
-    build = build_of(winner.kernel, winner.configuration)
-    commands = {
-        "host": host_command(build, winner.run.info.compiler, given["host"]),
-        "cuda": f"nvcc -std=c++17 -O3 -arch={target_of(winner, 'cuda')}{spaced(given['cuda'])}",
-        "hip": f"hipcc -std=c++17 -O3 --offload-arch={target_of(winner, 'hip')}{spaced(given['hip'])}",
-    }
+    commands = compile_commands(winner, build_of(winner.kernel, winner.configuration))
     files = {"host": f"{name}_host.cpp", "cuda": f"{name}_cuda.cu", "hip": f"{name}_hip.hip"}
     texts = {f"{name}.cu": fill("source.cu", values), f"{name}.hpp": fill("header.hpp", values)}
     for api, file in files.items():
         texts[file] = fill("program.cpp", {**values, "api": api, "file": file, "command": commands[api]})
     texts |= {f"{name}_cupy.py": fill("cupy.py", values), "README.md": fill("README.md", values)}
     if winner.run.info.backend == OpenclBackend.name:
-        texts |= _opencl_files(winner, name, values)
+        texts |= _opencl_files(winner, name, source, values)
     write_files(Path(folder), texts)
-    return Emission.of(winner, Path(folder), tuple(texts))
+    return Emission(winner, Path(folder), tuple(texts))
 
 
 def emit_all_devices(winners: Sequence[Winner[Any]], folder: str | Path) -> tuple[Emission, ...]:
@@ -155,13 +150,11 @@ def emit_all_devices(winners: Sequence[Winner[Any]], folder: str | Path) -> tupl
     return tuple(emit(winner, target / slug, name=names[slug]) for slug, winner in by_slug.items())
 
 
-def _opencl_files(winner: Winner[Kernel], name: str, values: Mapping[str, Any]) -> dict[str, str]:
+def _opencl_files(winner: Winner[Kernel], name: str, source: str, values: Mapping[str, Any]) -> dict[str, str]:
     """Return the source as the driver reads it, and a program that runs it; ``values`` fill the other files."""
-    source = winner.source
-    conversions = "".join(_conversions(argument) for argument in values["arguments"])
     passed = [argument["name"] for argument in values["arguments"] if not argument["is_constant"]]
     more = {
-        "source": as_a_file(as_opencl(f"{source}\n{conversions}")),
+        "source": as_a_file(as_opencl(f"{source}\n{fill('conversions.cu', values)}")),
         "places": {argument: place for place, argument in enumerate(passed)},
         "has_dynamic": "SHARED_DYNAMIC" in source.removeprefix(prelude()),
         # As it was measured; other parts of that text are no flags.
@@ -171,20 +164,3 @@ def _opencl_files(winner: Winner[Kernel], name: str, values: Mapping[str, Any]) 
         f"{name}.cl": fill("source.cl", {**values, **more}),
         f"{name}_opencl.cpp": fill("opencl.cpp", {**values, **more, "api": "opencl"}),
     }
-
-
-def _conversions(argument: Mapping[str, Any]) -> str:
-    """Return kernels that convert an argument from the type of its file, and back, where it needs them."""
-    kept, filed = argument["cpp"], argument["file_cpp"]
-    ways = []
-    if argument["role"] in ("in", "inout", "scalar") or argument["is_constant"]:
-        ways.append(("load", kept, filed))
-    if argument["is_output"]:
-        ways.append(("unload", filed, kept))
-    return "".join(
-        f'extern "C" __global__ void mptune_{way}_{argument["name"]}({to}* to, const {of}* from) {{\n'
-        "    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\n"
-        f"    to[i] = static_cast<{to}>(from[i]);\n"
-        "}\n"
-        for way, to, of in ways
-    )
