@@ -273,7 +273,7 @@ def emit(
     if all_devices:
         echo(str(target / f"tuned_{winners[0].kernel.name}.hpp"))
     for winner, emission in zip(winners, emissions, strict=True):
-        echo(f"{emission.kernel}: {winner.trial.configuration}: {result_text(winner.run, winner.trial)}")
+        echo(f"{winner.kernel.name}: {winner.trial.configuration}: {result_text(winner.run, winner.trial)}")
         echo("\n".join(str(emission.folder / name) for name in emission.files))
     for why in dict.fromkeys(winner.run.why_no_baseline for winner in winners if winner.run.baseline is None):
         if why:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -21,22 +21,20 @@ from mptune.backends import BACKENDS, get_backend
 from mptune.backends.base import options_of
 from mptune.cpp.prelude import prelude
 from mptune.data.data import compute_references, make_inputs
+from mptune.emit import plain_metrics
 from mptune.emit.common import (
     INTEGERS,
     MARK,
     Emission,
-    given_flags,
-    host_command,
+    compile_commands,
     measured,
     objective_of,
-    target_of,
     write_files,
 )
-from mptune.emit.plain_metrics import compared, in_tolerances, over_regions, quotient, source_of, text_of
 from mptune.emit.sizes import NotTranslatableError, formula, free_sizes
 from mptune.emit.taking import take_along
 from mptune.emit.text import fill, identifier
-from mptune.emit.variants import Launch, kind_of, parameter_of, variant_of
+from mptune.emit.variants import Launch, argument_of, parameter_of, variant_of
 from mptune.emit.winner import Winner
 from mptune.errors import KernelError
 from mptune.kernel import Application, Argument, Kernel, Sizes
@@ -67,11 +65,12 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
     info = winner.run.info
     outputs = [output.name for output in application.outputs]
     metrics = recorded_metrics(info.metric, info.metrics, outputs, application.metric)
-    given = given_flags(info)
     code, names, own = _taken(application, metrics)
     compiled, answer = _run(winner)
-    errors = _errors(winner, metrics, own, answer, f"{name}_steps")
     variants = _variants(name, compiled)
+    # There are no kernels for other values of these.
+    written = {(size["name"], size["value"]) for variant in variants for size in variant["fixed"]}
+    kernels, launched = application.kernels.values(), {variant["kernel"] for variant in variants}
     buffers = [_buffer(application, winner, argument) for argument in application.arguments if argument.shape]
     values = {
         "mark": f"{MARK} {__version__}",
@@ -81,30 +80,28 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
         "description": application.description,
         "configuration": str(winner.configuration),
         "sizes": [{"name": size, "value": value, "is_fixed": False} for size, value in winner.sizes.items()],
-        "fixed_sizes": _fixed(winner.sizes, variants),
+        "fixed_sizes": [size for size, value in winner.sizes.items() if (size, value) in written],
         "buffers": buffers,
         "scalars": [{"name": a.name, "is_integer": a.dtype is not None} for a in application.arguments if not a.shape],
         "choices": dict(winner.configuration),
-        "kernels": [_kernel(kernel, variants) for kernel in application.kernels.values()],
+        "kernels": [_launched(kernel, variants) for kernel in kernels if kernel.name in launched],
+        "not_launched": [kernel.name for kernel in kernels if kernel.name not in launched],
         "variants": variants,
         "conversions": [v for v in variants if v["kernel"] == CONVERSION.name],
         "precisions": list(PRECISIONS.values()),
         "integers": INTEGERS,
         "inputs_function": names[0],
         "steps_function": names[1],
-        "checks": errors,
-        "metrics": "\n\n".join(dict.fromkeys(text for error in errors for text in error.functions)),
+        "checks": _errors(winner, metrics, {metric: f"{name}_steps.{called}" for metric, called in own.items()}),
         "has_answer": bool(answer),
         "answer": "the answer in the widest types" if application.reference is None else "the reference",
-        "host_flags": host_command(Build(), info.compiler, given["host"]),
-        "given": given,
-        "cuda_target": target_of(winner, "cuda"),
-        "hip_target": target_of(winner, "hip"),
+        "commands": compile_commands(winner, Build()),
         **measured(winner),
     }
     texts: dict[str, str | bytes] = {
         f"{name}.py": fill("application/program.py", values),
         f"{name}_steps.py": fill("application/steps.py", {**values, "code": code}),
+        f"{name}_metrics.py": f"# {MARK} {__version__}.\n{inspect.getsource(plain_metrics)}",
         f"{name}.h": fill("application/library.h", values),
         f"{name}.cu": fill("application/library.cu", values),
         f"{name}_prelude.hpp": fill("application/prelude.hpp", {**values, "prelude": prelude()}),
@@ -112,7 +109,8 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
     texts |= {f"{v['symbol']}.cu": fill("application/kernel.cu", {**values, **v}) for v in variants}
     texts |= {"Makefile": fill("application/Makefile", values)}
     if answer:
-        texts[f"{name}_answer.npz"] = _archive(answer)
+        np.savez(archive := io.BytesIO(), **cast("Any", {**answer, "emitted_by": np.bytes_(MARK)}))
+        texts[f"{name}_answer.npz"] = archive.getvalue()
     if application.path is not None:  # data that the definition reads from beside it
         home = application.path.parent
         at_size = home / "_".join(f"{size}{value}" for size, value in winner.sizes.items())
@@ -120,22 +118,10 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
         texts |= {str(path.relative_to(home)): path.read_bytes() for path in beside if f'"{path.name}"' in code}
     texts["README.md"] = fill("application/README.md", {**values, "files": tuple(texts)})
     write_files(folder, texts)
-    return Emission.of(winner, folder, tuple(texts))
+    return Emission(winner, folder, tuple(texts))
 
 
 # -- what is compared --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Error:
-    """An error the program measures: how, in Python, and the text of the functions that takes."""
-
-    output: str
-    name: str
-    metric: str
-    functions: tuple[str, ...]
-    takes_inputs: bool
-    limit: float | None
 
 
 def _taken(application: Application, metrics: Metrics) -> tuple[str, tuple[str, ...], dict[Any, str]]:
@@ -157,57 +143,40 @@ def _taken(application: Application, metrics: Metrics) -> tuple[str, tuple[str, 
     return code, names, own
 
 
-def _errors(
-    winner: Winner[Application],
-    metrics: Metrics,
-    own: Mapping[Any, str],
-    answer: Mapping[str, NDArray[Any]],
-    steps: str,
-) -> list[_Error]:
-    """Return every error of the run, with what limits it: its own threshold, or that of the worst output.
+def _errors(winner: Winner[Application], metrics: Metrics, own: Mapping[Any, str]) -> list[dict[str, Any]]:
+    """Return every error of the run: how it is measured, and its own threshold, or that of the worst output.
 
-    ``steps`` is the module that the metrics of one's own are in.
+    ``own`` has what the metrics of one's own that are taken along are called.
     """
     application, limits = winner.kernel, objective_of(winner).limits
-    types = {o.name: application.precision_of(o, winner.configuration) for o in application.outputs}
-    outputs = list(types)
+    outputs = {output.name: output for output in application.outputs}
     found: dict[tuple[str, str], tuple[ErrorMetric, list[float]]] = {}
-
-    def add(output: str, metric: ErrorMetric, *keys: str) -> None:
-        found.setdefault((output, metric.name), (metric, []))[1].extend(limits[key] for key in keys if key in limits)
-
-    for name, (of, metric) in judged(outputs, metrics).items():
+    for name, (of, metric) in judged(list(outputs), metrics).items():
+        keys = [f"error.{name}", *(["error"] if name in outputs else [])]
         for output in [of] if of else outputs:
-            add(output, metric, f"error.{name}", *(["error"] if name in outputs else []))
+            bounds = found.setdefault((output, metric.name), (metric, []))[1]
+            bounds.extend(limits[key] for key in keys if key in limits)
     errors = []
     for (output, name), (metric, bounds) in found.items():
-        functions: tuple[str, ...] = ()
         text = own.get(metric.function, "None")
         if metric.tolerance is not None:
             absolute, relative = metric.tolerance
-            functions = source_of(quotient), source_of(in_tolerances)
-            text = f"lambda one, other: in_tolerances(one, other, {absolute!r}, {relative!r})"
+            text = f"lambda one, other: metrics.in_tolerances(one, other, {absolute!r}, {relative!r})"
+        elif metric.is_bundled and metric.whole.name == "ULP":
+            stored = application.precision_of(outputs[output], winner.configuration)
+            least = 0 if stored is None else math.frexp(stored.smallest_normal)[1] - 1
+            text = f"lambda a, b: metrics.ulp(a, b, {0 if stored is None else stored.significand_bits - 1}, {least})"
         elif metric.is_bundled:
-            text, functions = metric.whole.name.lower(), (source_of(quotient), text_of(metric.whole.name))
-            if metric.whole.name == "ULP":
-                stored, units = types[output], (0, 0)
-                if stored is not None:
-                    units = stored.significand_bits - 1, math.frexp(stored.smallest_normal)[1] - 1
-                text = f"lambda one, other: ulp(one, other, {units[0]}, {units[1]})"
-        elif text != "None":
-            text = f"{steps}.{text}"
-        regions = metric.regions
-        if regions is not None and text != "None" and answer:
-            tile = regions.tile(answer[output].shape)
+            text = f"metrics.METRICS[{metric.whole.name!r}]"
+        if (regions := metric.regions) is not None and text != "None":
+            tile = regions.tile(application.shape_of(outputs[output], winner.sizes))
             given = f"{text}, {tile}, {len(regions.own_shape(tile))}, {regions.quantile}"
-            text, functions = (
-                f"lambda a, b: over_regions({given}, a, b)",
-                (*functions, source_of(compared), source_of(over_regions)),
-            )
-        elif text != "None" and answer and not metric.sees_inputs and np.isnan(answer[output]).any():
-            text, functions = f"lambda a, b: compared({text}, a, b)", (*functions, source_of(compared))
+            text = f"lambda a, b: metrics.over_regions({given}, a, b)"
+        elif not metric.sees_inputs and text != "None":
+            text = f"lambda a, b: metrics.compared({text}, a, b)"
         limit = min(bounds) if bounds else None
-        errors.append(_Error(output, f"{name} of {output}", text, functions, metric.sees_inputs, limit))
+        error = {"output": output, "name": f"{name} of {output}", "metric": text, "limit": limit}
+        errors.append({**error, "takes_inputs": metric.sees_inputs})
     return errors
 
 
@@ -234,13 +203,6 @@ def _run(
     return compiled, compute_references(judged, inputs, sizes)
 
 
-def _archive(answer: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return arrays as the bytes of an .npz that says it was emitted."""
-    file = io.BytesIO()
-    np.savez(file, **cast("Any", {**answer, "emitted_by": np.bytes_(MARK)}))
-    return file.getvalue()
-
-
 # -- kernels -----------------------------------------------------------------------------------------
 
 
@@ -250,62 +212,30 @@ def _variants(name: str, compiled: Iterable[tuple[Kernel, Configuration, Sizes]]
     for kernel, configuration, sizes in compiled:
         launch = Launch(kernel, configuration, sizes, free_sizes(kernel, configuration, sizes))
         launches.setdefault((kernel.name, configuration, tuple(launch.fixed.items())), launch)
-    counts: dict[str, int] = {}
     found = []
-    for launch in launches.values():
-        kernel = launch.kernel
-        counts[kernel.name] = counts.get(kernel.name, 0) + 1
-        stem = "conversion" if kernel is CONVERSION else kernel.name
-        alike = sum(each.kernel is kernel for each in launches.values())
-        symbol = f"{name}_kernel_{stem}" + (f"_{counts[kernel.name]}" if alike > 1 or kernel is CONVERSION else "")
-        found.append(variant_of(launch, symbol))
+    for name_of_kernel in dict.fromkeys(launch.kernel.name for launch in launches.values()):
+        own = [launch for launch in launches.values() if launch.kernel.name == name_of_kernel]
+        is_conversion = own[0].kernel is CONVERSION
+        symbol = f"{name}_kernel_{'conversion' if is_conversion else name_of_kernel}"
+        for number, launch in enumerate(own, 1):
+            found.append(variant_of(launch, f"{symbol}_{number}" if len(own) > 1 or is_conversion else symbol))
     return found
 
 
-def _fixed(sizes: Sizes, variants: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the application's sizes that are written into a kernel, so that there is none for other values."""
-    written = {(size["name"], size["value"]) for variant in variants for size in variant["fixed"]}
-    return [name for name, value in sizes.items() if (name, value) in written]
-
-
-def _kernel(kernel: Kernel, variants: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a kernel as the library launches it: its parameters, and what it was compiled for."""
-    parameters = [
-        {
-            "name": argument.name,
-            "id": parameter_of(argument.name),
-            "kind": kind_of(kernel, argument),
-            "axes": argument.shape,
-            "integer": INTEGERS.get(argument.dtype or ""),
-            "numpy": argument.dtype or "float64",
-        }
-        for argument in kernel.arguments
-    ]
-    known = {argument.name for argument in kernel.arguments}
-    parameters += [
-        {"name": size, "id": parameter_of(size), "kind": "size", "axes": (), "integer": None, "numpy": "int64"}
-        for size in size_names(kernel)
-        if size not in known
-    ]
+def _launched(kernel: Kernel, variants: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a kernel as the library launches it: its arguments and sizes, and what it was compiled for."""
     own = [variant for variant in variants if variant["kernel"] == kernel.name]
-    return {"name": kernel.name, "parameters": parameters, "sizes": size_names(kernel), "variants": own}
+    arguments = own[0]["arguments"]
+    known = {argument["name"] for argument in arguments}
+    size = {"kind": "size", "axes": (), "file_cpp": "long long", "file_numpy": "int64"}
+    sizes = [{**size, "name": n, "id": parameter_of(n)} for n in size_names(kernel) if n not in known]
+    return {"name": kernel.name, "parameters": [*arguments, *sizes], "sizes": size_names(kernel), "variants": own}
 
 
 def _buffer(application: Application, winner: Winner[Application], argument: Argument) -> dict[str, Any]:
-    chosen = application.precision_of(argument, winner.configuration)
     free = {size: f"sizes.{identifier(size)}" for size in winner.sizes}
     try:
         extents = [formula(axis, {}, free) for axis in argument.shape]
     except NotTranslatableError as error:
         raise KernelError(f"{application.called}: the shape of buffer {argument.name!r}: {error}") from error
-    return {
-        "name": argument.name,
-        "type": str(argument.dtype) if chosen is None else chosen.name,
-        "numpy": argument.dtype or "float64",
-        "is_integer": chosen is None,
-        "bytes": np.dtype(argument.dtype).itemsize if chosen is None else chosen.dtype.itemsize,
-        "axes": argument.shape,
-        "extents": extents,
-        "is_input": argument.is_input,
-        "is_output": argument.is_output,
-    }
+    return {**argument_of(application, winner.configuration, winner.sizes, argument), "extents": extents}

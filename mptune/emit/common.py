@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,6 @@ from mptune.errors import MptuneError
 from mptune.paths import write_whole
 from mptune.results.description import comparison, result_text, why_fewer
 from mptune.results.objective import Objective
-from mptune.results.trial import Trial
 from mptune.results.unseen import in_words
 from mptune.run import Run, json_document
 from mptune.source.flags import Build, build_of, compilers_of
@@ -29,11 +27,11 @@ __all__ = [
     "MARK",
     "Emission",
     "as_a_file",
+    "compile_commands",
     "given_flags",
     "host_command",
     "measured",
     "objective_of",
-    "target_of",
     "write_files",
 ]
 
@@ -60,40 +58,24 @@ _BUT_FOR_GXX: Final = r"#if !defined(TUNED_GXX)\n\g<0>\n#endif"
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """What was written: the names of the files in a folder, and the trial they are of.
+    """What was written of a winner: the names of the files in a folder."""
 
-    The threshold is the run's or the one given, None if there is none; the speedup is over the run's baseline, NaN if
-    that is not known, its interval None.
-    """
-
-    kernel: str
-    trial: Trial
-    threshold: float | Mapping[str, float] | None
-    speedup: float
-    speedup_interval: tuple[float, float] | None
-    speedup_text: str
+    winner: Winner[Any]
     folder: Path
     files: tuple[str, ...]
 
-    @staticmethod
-    def of(winner: Winner[Any], folder: Path, files: tuple[str, ...]) -> Emission:
-        """Return what was written of a winner."""
-        run, trial = winner.run, winner.trial
-        speedup, interval = run.speedup(trial), run.speedup_interval(trial)
-        text = run.speedup_text(trial)
-        return Emission(winner.kernel.name, trial, winner.threshold, speedup, interval, text, folder, files)
-
     def to_json(self) -> dict[str, Any]:
         """Return the document ``mptune emit --json`` prints; a number that is not known is None."""
+        run, trial = self.winner.run, self.winner.trial
         return json_document(
             {
-                "kernel": self.kernel,
-                "configuration": self.trial.configuration,
-                "threshold": self.threshold,
-                "time_ms": self.trial.time_ms,
-                "speedup": self.speedup,
-                "speedup_interval": self.speedup_interval,
-                "error": self.trial.error,
+                "kernel": self.winner.kernel.name,
+                "configuration": trial.configuration,
+                "threshold": self.winner.threshold,
+                "time_ms": trial.time_ms,
+                "speedup": run.speedup(trial),
+                "speedup_interval": run.speedup_interval(trial),
+                "error": trial.error,
                 "output": str(self.folder),
                 "files": self.files,
             }
@@ -113,6 +95,7 @@ def _baseline_types(run: Run) -> str:
 def measured(winner: Winner[Any]) -> dict[str, Any]:
     """Return what a README says of the run and of the trial."""
     run, trial, info = winner.run, winner.trial, winner.run.info
+    objective = objective_of(winner)
     baseline = {} if run.baseline is None else {"baseline": run.baseline}
     return {
         "backend": info.backend,
@@ -121,14 +104,14 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
         "device": info.device,
         "architecture": info.architecture,
         "metric": info.metric,
-        "command": _without_files(info.command),
+        "command": info.command,
         "compiled_with": " ".join(info.flags),
         "created_at": info.created_at,
         "seed": info.seed,
         "versions": _versions(winner),
-        "threshold": info.limits_text(objective_of(winner)) or "none",
-        "is_feasible": objective_of(winner).is_feasible(trial),
-        "verified": _verified(winner),
+        "threshold": info.limits_text(objective) or "none",
+        "is_feasible": objective.is_feasible(trial),
+        "verified": in_words(trial, objective) and in_words(trial, objective) + why_fewer(run, trial),
         "unverified": run.state.unverified,
         "doubts": run.doubts_about(trial),
         "result": result_text(run, trial),
@@ -145,13 +128,6 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
     }
 
 
-def _verified(winner: Winner[Any]) -> str:
-    """Say what unseen inputs said of the configuration; empty if it has seen none."""
-    run, trial = winner.run, winner.trial
-    text = in_words(trial, objective_of(winner))
-    return text + why_fewer(run, trial) if text else ""
-
-
 def _versions(winner: Winner[Any]) -> dict[str, str]:
     """Return the versions the run recorded; of compilers only the one that compiled this configuration."""
     recorded = winner.run.info.versions
@@ -160,21 +136,6 @@ def _versions(winner: Winner[Any]) -> dict[str, str]:
         return dict(recorded)
     others = {n: v for n, v in recorded.items() if n not in ("compiler", *compilers_of(winner.kernel))}
     return {"compiler": recorded.get(chosen, chosen), **others}
-
-
-def _without_files(command: str) -> str:
-    """Return a command line without what says where results go and how they are shown."""
-    try:
-        words = iter(shlex.split(command))
-    except ValueError:  # a run file may come from anyone
-        return command
-    kept = []
-    for word in words:
-        if word in ("-o", "--output"):
-            next(words, None)
-        elif word not in ("--resume", "--log", "--json") and not word.startswith(("--output=", "-o")):
-            kept.append(word)
-    return shlex.join(kept)
 
 
 def objective_of(winner: Winner[Any]) -> Objective:
@@ -214,10 +175,18 @@ def as_a_file(source: str) -> str:
     return _UNROLL.sub(_BUT_FOR_GXX, _LINE.sub(r"// ---- \1 ----", source))
 
 
-def target_of(winner: Winner[Any], backend: str) -> str:
-    """Return the architecture to compile for; the comment it goes into is a command that will be pasted."""
-    info = winner.run.info
-    return info.architecture if info.backend == backend and re.fullmatch(r"\w+", info.architecture) else "native"
+def compile_commands(winner: Winner[Any], build: Build) -> dict[str, str]:
+    """Return the commands that compile for each backend, up to the files."""
+    info, given = winner.run.info, given_flags(winner.run.info)
+
+    def target(backend: str) -> str:
+        return info.architecture if info.backend == backend and re.fullmatch(r"\w+", info.architecture) else "native"
+
+    return {
+        "host": host_command(build, info.compiler, given["host"]),
+        "cuda": " ".join(("nvcc -std=c++17 -O3", f"-arch={target('cuda')}", *given["cuda"])),
+        "hip": " ".join(("hipcc -std=c++17 -O3", f"--offload-arch={target('hip')}", *given["hip"])),
+    }
 
 
 def was_emitted(path: Path) -> bool:

@@ -235,29 +235,10 @@ def _parts(value: Any) -> tuple[str, str, int]:
     return (value._text, value._cpp, value._value) if isinstance(value, _Size) else (str(value), str(value), value)
 
 
-#: Python's names of operators, with those that can be said in C++.
-_BINARY: Final = {
-    **dict.fromkeys(("truediv", "lshift", "rshift", "and", "or", "xor"), ""),
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "floordiv": "//",
-    "mod": "%",
-    "pow": "**",
-}
-_PLAIN: Final[dict[str, Callable[[int, int], Any]]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
+#: Operators that can be said in C++, by their names in Python.
+_SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "pow": "**"}
+_COMPARISONS: Final = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+_PLAIN: Final = {sign: getattr(operator, name) for name, sign in (_SIGNS | _COMPARISONS).items()}
 
 
 def _is_integer(value: Any) -> bool:
@@ -292,11 +273,11 @@ def _comparing(sign: str) -> Callable[[_Size, Any], bool]:
     return method
 
 
-for _name, _sign in _BINARY.items():
+for _name in (*_SIGNS, "truediv", "lshift", "rshift", "and", "or", "xor"):
     for _prefix in ("", "r"):
-        _method = _arithmetic(_sign, getattr(operator, f"__{_name}__"), swapped=bool(_prefix))
+        _method = _arithmetic(_SIGNS.get(_name, ""), getattr(operator, f"__{_name}__"), swapped=bool(_prefix))
         setattr(_Size, f"__{_prefix}{_name}__", _method)
-for _name, _sign in zip(("lt", "le", "gt", "ge", "eq", "ne"), ("<", "<=", ">", ">=", "==", "!="), strict=True):
+for _name, _sign in _COMPARISONS.items():
     setattr(_Size, f"__{_name}__", _comparing(_sign))
 for _kind in ("abs", "invert", "pos", "index", "int", "float", "hash", "round", "repr"):
     _of = getattr(builtins, _kind, None) or getattr(operator, _kind)
@@ -305,16 +286,9 @@ for _kind in ("abs", "invert", "pos", "index", "int", "float", "hash", "round", 
 
 # -- integer expressions as C++ ------------------------------------------------------------------
 
-_OPERATORS: Final[dict[type[ast.operator], str]] = {ast.Add: " + ", ast.Sub: " - ", ast.Mult: " * "}
-_FUNCTIONS: Final[dict[type[ast.operator], str]] = {ast.FloorDiv: "detail::floor_div", ast.Mod: "detail::floor_mod"}
-_COMPARISONS: Final[dict[type[ast.cmpop], str]] = {
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-}
+_OPERATORS: Final[dict[type[ast.AST], str]] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
+_FUNCTIONS: Final[dict[type[ast.AST], str]] = {ast.FloorDiv: "detail::floor_div", ast.Mod: "detail::floor_mod"}
+_COMPARED: Final = dict(zip((ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq), _COMPARISONS.values(), strict=True))
 _LARGEST_POWER: Final = 4
 
 
@@ -398,7 +372,7 @@ def _translate(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str
         case ast.BinOp(left, ast.Pow(), ast.Constant(int(exponent))) if 1 <= exponent <= _LARGEST_POWER:
             return f"({' * '.join(parts(left) * exponent)})"
         case ast.BinOp(left, sign, right) if type(sign) in _OPERATORS:
-            return f"({_OPERATORS[type(sign)].join(parts(left, right))})"
+            return f"({f' {_OPERATORS[type(sign)]} '.join(parts(left, right))})"
         case ast.BinOp(left, sign, right) if type(sign) in _FUNCTIONS:
             return f"{_FUNCTIONS[type(sign)]}({', '.join(parts(left, right))})"
         case ast.Compare(left, [ast.In() | ast.NotIn() as sign], [ast.Tuple() | ast.List() | ast.Set() as members]):
@@ -406,9 +380,9 @@ def _translate(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str
             found = " || ".join(f"{one} == {member}" for member in parts(*members.elts))
             if found:
                 return f"({found})" if isinstance(sign, ast.In) else f"(!({found}))"
-        case ast.Compare(left, signs, others) if all(type(sign) in _COMPARISONS for sign in signs):
+        case ast.Compare(left, signs, others) if all(type(sign) in _COMPARED for sign in signs):
             pairs = zip(pairwise(parts(left, *others)), signs, strict=True)
-            compared = [f"({one} {_COMPARISONS[type(sign)]} {other})" for (one, other), sign in pairs]
+            compared = [f"({one} {_COMPARED[type(sign)]} {other})" for (one, other), sign in pairs]
             return compared[0] if len(compared) == 1 else f"({' && '.join(compared)})"
         case ast.Call(ast.Name("ceildiv"), [_, _] as arguments):
             return f"detail::ceil_div({', '.join(parts(*arguments))})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import jinja2
@@ -86,11 +86,6 @@ def fenced(text: object) -> str:
     return f"{fence}\n{shown}\n{fence}"
 
 
-def spaced(words: Sequence[str]) -> str:
-    """Return words to go behind others."""
-    return "".join(f" {word}" for word in words)
-
-
 def _visible(text: str) -> str:
     """Return text with the code of each character that is not shown, or changes how others are."""
     return "".join(char if char.isprintable() else f"<U+{ord(char):04X}>" for char in text)
@@ -111,7 +106,7 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    named = (code_span, comment, fenced, identifier, literal, quoted, spaced, table_cell, table_text)
+    named = (code_span, comment, fenced, identifier, literal, quoted, table_cell, table_text)
     environment.filters.update({function.__name__: function for function in named})
     environment.filters["python"] = ascii
     return environment

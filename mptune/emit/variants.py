@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from mptune.cpp.prelude import include_lines, prelude
 from mptune.emit.common import INTEGERS, as_a_file
 from mptune.emit.sizes import Opened, conditions, formula, what_has_to_hold
-from mptune.kernel import Argument, Kernel, Role, Sizes
+from mptune.kernel import Argument, Kernel, Role, Sizes, Tunable
 from mptune.measure.program import size_names
 from mptune.source.render import render, render_body
 from mptune.space.configuration import Configuration
 
-__all__ = ["Launch", "kind_of", "parameter_of", "variant_of"]
+__all__ = ["Launch", "argument_of", "parameter_of", "variant_of"]
+
+_FLOATS: Final = ("float64", "float32", "float16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +46,35 @@ class Launch:
         return {name: value for name, value in self.sizes.items() if name not in self.free}
 
 
-def variant_of(launch: Launch, symbol: str) -> dict[str, Any]:
-    """Return what the file of a kernel that is one of several in a program is filled with; it is called ``symbol``."""
+def parameter_of(name: str) -> str:
+    """Return what the library calls a parameter, which nothing else in it is called."""
+    return f"{name}_"
+
+
+def variant_of(launch: Launch, symbol: str, called: Callable[[str], str] = parameter_of) -> dict[str, Any]:
+    """Return what the files of a kernel are filled with.
+
+    Args:
+        launch: what is compiled.
+        symbol: what the function that launches it is called, unless it is the only kernel of a program.
+        called: what a size is called in C++.
+    """
     kernel, configuration, sizes = launch.kernel, launch.configuration, launch.sizes
     values = {**configuration, **sizes}
-    free = {size: parameter_of(size) for size in launch.free}
+    free = {size: called(size) for size in launch.free}
     source, body = render(kernel, configuration, sizes), render_body(kernel, configuration, sizes)
     before, _, ending = source.removeprefix(prelude()).partition(body)
     opened = launch.opened
     shape = kernel.launch_shape(configuration, sizes)
-    arguments = []
-    for argument in kernel.arguments:
-        chosen = kernel.precision_of(argument, configuration)
-        arguments.append(
-            {
-                "name": argument.name,
-                "id": parameter_of(argument.name),
-                "kind": kind_of(kernel, argument),
-                "type": str(argument.dtype) if chosen is None else chosen.name,
-                "cpp": INTEGERS[str(argument.dtype)] if chosen is None else chosen.cpp,
-                "elements": " * ".join(f"({formula(axis, values, free)})" for axis in argument.shape) or "1LL",
-            }
-        )
+    arguments = [
+        {
+            **argument_of(kernel, configuration, sizes, argument),
+            "kind": _kind_of(kernel, argument),
+            # How many elements there are, as C++ over sizes.
+            "elements": " * ".join(f"({formula(axis, values, free)})" for axis in argument.shape) or "1LL",
+        }
+        for argument in kernel.arguments
+    ]
     grid = [formula(text, values, free) for text in kernel.expressions("grid")] or [f"{n}LL" for n in shape.grid]
     return {
         "symbol": symbol,
@@ -82,17 +95,46 @@ def variant_of(launch: Launch, symbol: str) -> dict[str, Any]:
             *conditions(kernel, configuration, sizes, free)[0],
         ],
         "grid": [*grid, "1LL", "1LL"][:3],
+        "grid_now": shape.grid,
         "block": shape.block,
         "shared_bytes": shape.shared_bytes,
     }
 
 
-def parameter_of(name: str) -> str:
-    """Return what the library calls a parameter, which nothing else in it is called."""
-    return f"{name}_"
+def argument_of(tunable: Tunable, configuration: Configuration, sizes: Sizes, argument: Argument) -> dict[str, Any]:
+    """Return an argument as programs handle it; types in C++ are those of the source once it is included."""
+    precision = tunable.precision_of(argument, configuration)
+    dtype = np.dtype(argument.dtype) if precision is None else precision.dtype
+    is_scalar, is_plain = argument.role is Role.SCALAR, dtype.kind in "iu" or dtype.name in _FLOATS
+    shape = tunable.shape_of(argument, sizes)
+    size = argument.name if is_scalar and argument.name in sizes else ""
+    return {
+        "name": argument.name,
+        "id": parameter_of(argument.name),
+        "role": "scratch" if argument.role is Role.OUT and not argument.is_output else argument.role.value,
+        # As it is stored: the type, in C++, and a NumPy type of as many bytes.
+        "type": str(argument.dtype) if precision is None else precision.name,
+        "cpp": INTEGERS[str(argument.dtype)] if precision is None else precision.cpp,
+        "is_integer": precision is None,
+        "is_narrow": precision is not None and dtype.itemsize < 4,
+        "numpy": dtype.name if is_plain else f"uint{8 * dtype.itemsize}",
+        "itemsize": dtype.itemsize,
+        "axes": argument.shape,
+        "count": math.prod(shape),
+        "shape": shape,
+        # The file programs keep it in, and the types there.
+        "file": f"{argument.name}.{'f64' if precision is not None else f'{dtype.kind}{8 * dtype.itemsize}'}",
+        "file_cpp": INTEGERS[str(argument.dtype)] if precision is None else "double",
+        "file_numpy": str(argument.dtype) if precision is None else "float64",
+        "size": size,
+        "is_constant": argument.is_constant,
+        "is_scalar": is_scalar,
+        "is_input": argument.role is not Role.OUT and not size,
+        "is_output": argument.is_output,
+    }
 
 
-def kind_of(kernel: Kernel, argument: Argument) -> str:
+def _kind_of(kernel: Kernel, argument: Argument) -> str:
     """Return how the library takes an argument."""
     if argument.is_constant:
         return "constant"

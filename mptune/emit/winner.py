@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from mptune.errors import MptuneError
-from mptune.kernel import Kernel, LaunchShape, Sizes, Tunable
+from mptune.kernel import Sizes, Tunable
 from mptune.results.trial import Trial
 from mptune.run import Run
-from mptune.source.render import render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import full_name
 from mptune.store import ParameterInfo
@@ -44,16 +43,6 @@ class Winner(Generic[Tuned]):
     def configuration(self) -> Configuration:
         """What was measured, in the kernel's own values."""
         return self.kernel.own(self.trial.configuration)
-
-    @property
-    def shape(self: Winner[Kernel]) -> LaunchShape:
-        """Grid, block and dynamic shared memory at the run's sizes."""
-        return self.kernel.launch_shape(self.configuration, self.sizes)
-
-    @property
-    def source(self: Winner[Kernel]) -> str:
-        """What was compiled, prelude and all."""
-        return render(self.kernel, self.configuration, self.sizes)
 
 
 def select(

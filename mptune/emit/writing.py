@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from mptune import __version__
 from mptune.backends.opencl import OpenclBackend
@@ -16,24 +13,24 @@ from mptune.backends.opencl_dialect import as_opencl
 from mptune.cpp.prelude import prelude
 from mptune.emit.application import emit_application
 from mptune.emit.common import (
-    INTEGERS,
     MARK,
     Emission,
     as_a_file,
+    compile_commands,
     given_flags,
-    host_command,
     measured,
-    target_of,
     write_files,
 )
-from mptune.emit.sizes import conditions, formula, free_sizes
+from mptune.emit.sizes import free_sizes
 from mptune.emit.text import fill, identifier
+from mptune.emit.variants import Launch, variant_of
 from mptune.emit.winner import Winner, select
 from mptune.errors import MptuneError
-from mptune.kernel import Application, Argument, Kernel, Role, Tunable
+from mptune.kernel import Application, Kernel, Tunable
 from mptune.run import Run
 from mptune.source.flags import build_of
 from mptune.source.loading import sizes_of, tunable_of_run
+from mptune.source.render import render
 
 __all__ = ["describe", "emit", "emit_all_devices", "winner_of"]
 
@@ -44,67 +41,18 @@ def describe(winner: Winner[Kernel], name: str) -> dict[str, Any]:
     Raises:
         MptuneError: the configuration cannot be rendered at the run's sizes.
     """
-    kernel, sizes = winner.kernel, winner.sizes
-    free = {size: f"sizes.{identifier(size)}" for size in free_sizes(kernel, winner.configuration, sizes)}
-    values = {**winner.configuration, **sizes}
-    shape = winner.shape
-    given = given_flags(winner.run.info)
-    grid = [formula(text, values, free) for text in kernel.expressions("grid")] or list(map(str, shape.grid))
+    kernel, configuration, sizes = winner.kernel, winner.configuration, winner.sizes
+    free = free_sizes(kernel, configuration, sizes)
     return {
+        **variant_of(Launch(kernel, configuration, sizes, free), name, lambda size: f"sizes.{identifier(size)}"),
         "mark": f"{MARK} {__version__}",
         "application": "",
         "name": name,
-        "kernel": kernel.name,
-        "function": kernel.function,
         "description": kernel.description,
-        "configuration": str(winner.configuration),
-        "parameters": [{"name": n, "value": value} for n, value in winner.configuration.items()],
+        "parameters": [{"name": n, "value": value} for n, value in configuration.items()],
         "sizes": [{"name": n, "value": value, "is_fixed": n not in free} for n, value in sizes.items()],
-        "conditions": conditions(kernel, winner.configuration, sizes, free)[0],
-        "grid": [*grid, "1", "1"][:3],
-        "grid_now": shape.grid,
-        "block": shape.block,
-        "shared_bytes": shape.shared_bytes,
-        "arguments": [_argument(winner, argument, values, free) for argument in kernel.arguments],
-        "host_command": host_command(build_of(kernel, winner.configuration), winner.run.info.compiler, given["host"]),
-        "given": given,
+        "given": given_flags(winner.run.info),
         **measured(winner),
-    }
-
-
-def _argument(
-    winner: Winner[Kernel], argument: Argument, values: Mapping[str, Any], free: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return an argument as the examples handle it; types in C++ are those of the source once it is included."""
-    precision = winner.kernel.precision_of(argument, winner.configuration)
-    dtype = np.dtype(argument.dtype) if precision is None else precision.dtype
-    shape = winner.kernel.shape_of(argument, winner.sizes)
-    elements = [f"({formula(axis, values, free)})" for axis in argument.shape]
-    integer, role = str(argument.dtype), argument.role
-    is_scratch = role is Role.OUT and not argument.is_output
-    return {
-        "name": argument.name,
-        "role": "scratch" if is_scratch else role.value,
-        # As it is stored: the type, in C++, and a NumPy type of as many bytes.
-        "type": integer if precision is None else precision.name,
-        "cpp": INTEGERS[integer] if precision is None else precision.cpp,
-        "numpy": dtype.name
-        if dtype.kind in "iu" or dtype.name in ("float64", "float32", "float16")
-        else f"uint{8 * dtype.itemsize}",
-        "itemsize": dtype.itemsize,
-        # How many there are, as C++ over sizes, and at the run's sizes.
-        "elements": " * ".join(elements) or "1",
-        "count": math.prod(shape),
-        "shape": shape,
-        # The file examples keep it in, and the types there.
-        "file": f"{argument.name}.{'f64' if precision is not None else f'{dtype.kind}{8 * dtype.itemsize}'}",
-        "file_cpp": INTEGERS[integer] if precision is None else "double",
-        "file_numpy": integer if precision is None else "float64",
-        "size": argument.name if (is_size := role is Role.SCALAR and argument.name in winner.sizes) else "",
-        "is_constant": argument.is_constant,
-        "is_scalar": role is Role.SCALAR,
-        "is_input": role is not Role.OUT and not is_size,
-        "is_output": argument.is_output,
     }
 
 
@@ -155,21 +103,19 @@ def emit(winner: Winner[Any], folder: str | Path, *, name: str = "") -> Emission
     if isinstance(winner.kernel, Application):
         return emit_application(winner, Path(folder), name)
     values = describe(winner, name)
-    values["source"] = as_a_file(winner.source)
+    source = render(winner.kernel, winner.configuration, winner.sizes)
+    values["source"] = as_a_file(source)
     values["conversions"] = tuple(dict.fromkeys((a["cpp"], a["file_cpp"]) for a in values["arguments"]))
-    texts = {
-        f"{name}.cu": fill("source.cu", values),
-        f"{name}.hpp": fill("header.hpp", values),
-        f"{name}_host.cpp": fill("host.cpp", values),
-        f"{name}_cuda.cu": fill("gpu.cu", {**values, "api": "cuda", "target": target_of(winner, "cuda")}),
-        f"{name}_hip.hip": fill("gpu.cu", {**values, "api": "hip", "target": target_of(winner, "hip")}),
-        f"{name}_cupy.py": fill("cupy.py", values),
-        "README.md": fill("README.md", values),
-    }
+    commands = compile_commands(winner, build_of(winner.kernel, winner.configuration))
+    files = {"host": f"{name}_host.cpp", "cuda": f"{name}_cuda.cu", "hip": f"{name}_hip.hip"}
+    texts = {f"{name}.cu": fill("source.cu", values), f"{name}.hpp": fill("header.hpp", values)}
+    for api, file in files.items():
+        texts[file] = fill("program.cpp", {**values, "api": api, "file": file, "command": commands[api]})
+    texts |= {f"{name}_cupy.py": fill("cupy.py", values), "README.md": fill("README.md", values)}
     if winner.run.info.backend == OpenclBackend.name:
-        texts |= _opencl_files(winner, name, values)
+        texts |= _opencl_files(winner, name, source, values)
     write_files(Path(folder), texts)
-    return Emission.of(winner, Path(folder), tuple(texts))
+    return Emission(winner, Path(folder), tuple(texts))
 
 
 def emit_all_devices(winners: Sequence[Winner[Any]], folder: str | Path) -> tuple[Emission, ...]:
@@ -204,13 +150,11 @@ def emit_all_devices(winners: Sequence[Winner[Any]], folder: str | Path) -> tupl
     return tuple(emit(winner, target / slug, name=names[slug]) for slug, winner in by_slug.items())
 
 
-def _opencl_files(winner: Winner[Kernel], name: str, values: Mapping[str, Any]) -> dict[str, str]:
+def _opencl_files(winner: Winner[Kernel], name: str, source: str, values: Mapping[str, Any]) -> dict[str, str]:
     """Return the source as the driver reads it, and a program that runs it; ``values`` fill the other files."""
-    source = winner.source
-    conversions = "".join(_conversions(argument) for argument in values["arguments"])
     passed = [argument["name"] for argument in values["arguments"] if not argument["is_constant"]]
     more = {
-        "source": as_a_file(as_opencl(f"{source}\n{conversions}")),
+        "source": as_a_file(as_opencl(f"{source}\n{fill('conversions.cu', values)}")),
         "places": {argument: place for place, argument in enumerate(passed)},
         "has_dynamic": "SHARED_DYNAMIC" in source.removeprefix(prelude()),
         # As it was measured; other parts of that text are no flags.
@@ -218,22 +162,5 @@ def _opencl_files(winner: Winner[Kernel], name: str, values: Mapping[str, Any]) 
     }
     return {
         f"{name}.cl": fill("source.cl", {**values, **more}),
-        f"{name}_opencl.cpp": fill("opencl.cpp", {**values, **more}),
+        f"{name}_opencl.cpp": fill("opencl.cpp", {**values, **more, "api": "opencl"}),
     }
-
-
-def _conversions(argument: Mapping[str, Any]) -> str:
-    """Return kernels that convert an argument from the type of its file, and back, where it needs them."""
-    kept, filed = argument["cpp"], argument["file_cpp"]
-    ways = []
-    if argument["role"] in ("in", "inout", "scalar") or argument["is_constant"]:
-        ways.append(("load", kept, filed))
-    if argument["is_output"]:
-        ways.append(("unload", filed, kept))
-    return "".join(
-        f'extern "C" __global__ void mptune_{way}_{argument["name"]}({to}* to, const {of}* from) {{\n'
-        "    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\n"
-        f"    to[i] = static_cast<{to}>(from[i]);\n"
-        "}\n"
-        for way, to, of in ways
-    )

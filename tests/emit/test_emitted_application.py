@@ -232,7 +232,7 @@ def test_it_needs_no_mptune_and_compares_with_the_widest_types(built: Path, tmp_
         (("--size", "n=2"), "n is below taps"),
         (("--check", "--seed", "3"), "--check: the answer is known for the inputs of the run alone"),
         (("--inputs", tmp_path / "none.npz"), "No such file"),
-        (("--inputs", tmp_path / "bad.npz"), "bad.npz is no .npz file"),
+        (("--inputs", tmp_path / "bad.npz"), "bad.npz cannot be read: expected arrays of numbers"),
         (("--inputs", tmp_path / "objects.npz"), "objects.npz cannot be read: expected arrays of numbers"),
         (("--output", "/proc/x"), "/proc/x"),
         (("--output", "/dev/full"), "/dev/full"),

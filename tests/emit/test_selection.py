@@ -202,14 +202,6 @@ def test_readme_has_the_numbers_and_says_what_they_are_of(run: Run, tmp_path: Pa
     assert "asked for by name" not in text
 
 
-def test_the_command_is_repeated_without_its_files(run: Run, tmp_path: Path) -> None:
-    command = "mptune tune poly.py -o two.db --resume --output=x.db --max-error '1e-6' --log --json --output a.db"
-    winner = winner_of(run_of(POLY, run.trials, command=command), kernel=POLY)
-    assert winner is not None
-    emit(winner, tmp_path)
-    assert "```\nmptune tune poly.py --max-error 1e-6\n```" in (tmp_path / "README.md").read_text()
-
-
 def test_an_infeasible_configuration_is_marked_as_one(run: Run, tmp_path: Path) -> None:
     winner = winner_of(run, configuration="4", kernel=POLY)
     assert winner is not None
@@ -322,7 +314,8 @@ def test_cupy_example_launches_as_the_kernel_was_measured(
     script["main"](tmp_path, tmp_path / "out")
     assert np.array_equal(np.fromfile(tmp_path / "out" / "y.f64"), np.full(5003, 2.0))
     ((name, grid, block, (y, x, n), shared),) = cupy.launches
-    assert (name, grid, block, shared) == ("poly", winner.shape.grid, winner.shape.block, 0)
+    shape = POLY.launch_shape(winner.configuration, winner.sizes)
+    assert (name, grid, block, shared) == ("poly", shape.grid, shape.block, 0)
     assert (y.dtype, x.dtype, n.dtype, n) == (np.float16, np.float16, np.int32, 5003)
     assert np.array_equal(x, np.linspace(0, 1, 5003).astype(np.float16))
     with pytest.raises(ValueError, match=r"x has shape \(3,\); expected \(5003,\)"):
