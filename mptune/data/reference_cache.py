@@ -27,7 +27,6 @@ from mptune.data.blocks import in_blocks
 from mptune.kernel import Sizes, Tunable
 from mptune.paths import open_own, own_folder
 
-_FORMAT: Final = 1
 _IMPORTED_AT: Final = time.time()
 _INSTALLED: Final = (Path(sysconfig.get_path("stdlib")).resolve(), Path(__file__).resolve().parent.parent)
 #: Elements, or bytes, that a digest takes at a time.
@@ -105,7 +104,7 @@ def reference_key(kernel: Tunable, inputs_key: str, sizes: Sizes) -> str | None:
     outputs = [(a.name, kernel.shape_of(a, sizes), a.dtype) for a in kernel.outputs]
     versions = (np.__version__, importlib.metadata.version("scipy"))
     qualified = getattr(kernel.reference, "__qualname__", "")
-    digest.update(repr((_FORMAT, kernel.name, qualified, dict(sizes), outputs, versions, inputs_key)).encode())
+    digest.update(repr((kernel.name, qualified, dict(sizes), outputs, versions, inputs_key)).encode())
     for file in files:
         digest.update(hashlib.sha256(file).digest())
     return digest.hexdigest()
