@@ -46,12 +46,12 @@ class AccuracyResult:
     @property
     def error(self) -> float:
         """Error of the worst output; NaN if that of any output is NaN."""
-        return _worst(self.errors.values())
+        return float(np.max([*self.errors.values()]))
 
     @property
     def is_nan(self) -> bool:
         """Whether any error is NaN, by a further metric too."""
-        return math.isnan(_worst((*self.errors.values(), *self.further.values())))
+        return any(map(math.isnan, (*self.errors.values(), *self.further.values())))
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -63,10 +63,6 @@ class AccuracyResult:
     def log10_error(self) -> float:
         """Base-10 logarithm of :attr:`error`: minus the number of correct decimal places; ``-inf`` for no error."""
         return math.log10(self.error) if self.error != 0 else -math.inf
-
-
-def _worst(errors: Collection[float]) -> float:
-    return math.nan if any(math.isnan(error) for error in errors) else max(errors)
 
 
 def evaluate_outputs(
@@ -131,7 +127,7 @@ def evaluate_outputs(
         errors[output] = found.pop(output)
         for name, error in found.items():
             further[name].append(error)
-    worst = {name: _worst(found) for name, found in further.items()}
+    worst = {name: float(np.max(found)) for name, found in further.items()}
     return AccuracyResult(errors, non_finite, "; ".join(notes), worst)
 
 

@@ -8,11 +8,13 @@ of the trials.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping
 
 from mptune.accuracy.evaluate import Metrics, all_metrics, judged, metric_names_by_error, metric_text
 from mptune.accuracy.metrics import METRICS, ErrorMetric, resolve
 from mptune.errors import MptuneError, UnknownNameError
+from mptune.kernel.regions import key_of
 
 #: The largest error allowed, of the worst output or by name; None: any.
 Threshold = float | Mapping[str, float] | None
@@ -35,24 +37,19 @@ def planned_threshold(
     known = {metric.key: metric for _, metric in further.values()}
     leading = {output: further.pop(output)[1] for output in outputs}
     limits: dict[str, float] = {}
-    own_limit: float | None = None
-    for name, limit in threshold.items():
-        if not name:
-            own_limit = limit
-            continue
-        if name in outputs:
-            key = name
-        else:
+    given = dict(threshold)
+    own_limit = given.pop("", None)
+    for name, limit in given.items():
+        key = name
+        if name not in outputs:
             output, metric = _meant(name, outputs, known)
-            key = f"{output}.{metric.key}" if output else metric.key
+            key = _key(output, metric)
             if key in outputs:
                 raise MptuneError(
                     f"threshold {name!r}: an output is called {key!r}; give OUTPUT.METRIC for each output"
                 )
             further[key] = output, metric
-        if key in limits:
-            raise MptuneError(f"threshold {name!r}: the error {key!r} has two thresholds")
-        limits[key] = limit
+        _put(limits, key, name, limit)
     of_all = [further[key][1] for key in limits if key in further and not further[key][0]]
     has_limit = own_limit is not None or all(metric in of_all for metric in leading.values())
     if is_own and of_all and not has_limit and not any(name in outputs for name in limits):
@@ -88,14 +85,12 @@ def recorded_threshold(
     if not isinstance(threshold, Mapping):
         return threshold
     recorded = [name.removeprefix("error.") for name in names if name.startswith("error.")]
-    threshold = _spread(threshold, [name for name in recorded if _is_output(name, further or {})])
+    others = {key_of(text) for text in (further or {}).values()}
+    threshold = _spread(threshold, [name for name in recorded if "." not in name and name not in others])
     assert isinstance(threshold, Mapping)
     found: dict[str, float] = {}
     for name, limit in threshold.items():
-        key = name if not name or name in recorded else _recorded(name, recorded, metric)
-        if key in found:
-            raise MptuneError(f"threshold {name!r}: the error {key or 'of all outputs'!r} has two thresholds")
-        found[key] = limit
+        _put(found, name if not name or name in recorded else _recorded(name, recorded, metric), name, limit)
     return found[""] if found.keys() == {""} else found
 
 
@@ -130,31 +125,23 @@ def _meant(name: str, outputs: Collection[str], known: Mapping[str, ErrorMetric]
         raise UnknownNameError("output or error metric in the error threshold:", name, valid) from error
 
 
-def _is_output(name: str, further: Mapping[str, str]) -> bool:
-    """Whether a recorded error of that name is that of an output by its own metric."""
-    if "." in name or further.get(name) == name:  # a metric of the kernel's own has its name
-        return False
-    try:
-        resolve(name)
-    except MptuneError:
-        return True
-    return False
+def _key(output: str, metric: ErrorMetric) -> str:
+    return f"{output}.{metric.key}" if output else metric.key
+
+
+def _put(limits: dict[str, float], key: str, name: str, limit: float) -> None:
+    if key in limits:
+        raise MptuneError(f"threshold {name!r}: the error {key or 'of all outputs'!r} has two thresholds")
+    limits[key] = limit
 
 
 def _recorded(name: str, recorded: Collection[str], metric: str) -> str:
-    output, dot, rest = name.partition(".")
-    outputs = [each for each in recorded if "." not in each]
-    try:
-        of_one = bool(dot) and output in outputs
-        meant = resolve(rest if of_one else name)
-        key = f"{output}.{meant.key}" if of_one else meant.key
-        if key in recorded:
+    """Return the recorded error that a name means; empty for that of the worst output."""
+    with contextlib.suppress(MptuneError):  # the name of a metric that is not known here
+        output, meant = _meant(name, [each for each in recorded if "." not in each], {})
+        if (key := _key(output, meant)) in recorded:
             return key
-        if meant.name == metric:
-            return output if of_one else ""
-        if of_one and f"{output}: {meant.name}" in metric.split(", "):
+        if meant.name == metric or (output and f"{output}: {meant.name}" in metric.split(", ")):
             return output
-    except MptuneError:
-        pass  # not the name of a metric at all, or not one that is known here
     known = [*recorded, *([metric] if metric else [])]
     raise UnknownNameError("output or error metric in the error threshold:", name, known)

@@ -43,7 +43,7 @@ class Draw:
     number: int = 0  #: within the stream, from 0
 
     def __str__(self) -> str:
-        return f"{_NAMES[self.stream]} {self.number + 1}"
+        return f"{'unseen ' if self.stream is Stream.UNSEEN else ''}input {self.number + 1}"
 
     @property
     def spawn_key(self) -> tuple[int, ...]:
@@ -56,7 +56,6 @@ class Draw:
 
 
 FIRST: Final = Draw()
-_NAMES: Final = {Stream.SEARCH: "input", Stream.UNSEEN: "unseen input"}
 
 
 def make_inputs(kernel: Tunable, sizes: Sizes, seed: int, draw: Draw = FIRST) -> Mapping[str, Any]:

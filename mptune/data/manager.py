@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mptune.data.conversion import Loss, convert
 from mptune.data.data import FIRST, Draw, checked_references, compute_references, make_inputs, require_repeatable
-from mptune.data.reference_cache import ReferenceCache, reference_key, update_digest
+from mptune.data.reference_cache import keep_references, load_references, reference_key, update_digest
 from mptune.errors import KernelError, OutOfMemoryError, ReferenceDataError
 from mptune.kernel import Argument, Role, Sizes, Tunable
 from mptune.memory import available_memory_bytes, in_words
@@ -60,7 +60,7 @@ class DataManager:
         self._draw = draw
         self._caches = caches
         self._budget_bytes = available_memory_bytes() // 4 if budget_bytes is None else budget_bytes
-        self._cache = ReferenceCache(cache_folder("references") if cache_dir is None else cache_dir)
+        self._cache_dir = cache_folder("references") if cache_dir is None else cache_dir
         self._typed: OrderedDict[tuple[str, Precision], NDArray[Any]] = OrderedDict()
         self._losses: dict[tuple[str, Precision], Loss] = {}
         self._is_recalled = False  # whether the references were on disk
@@ -83,8 +83,9 @@ class DataManager:
     @cached_property
     def references(self) -> Mapping[str, NDArray[Any]]:
         """References as of :func:`~mptune.data.data.compute_references`; OutOfMemoryError if they do not fit."""
-        key = reference_key(self.kernel, self._inputs_key, self.sizes) if self._caches else None
-        cached = self._cache.load(key) if key is not None else None
+        folder = self._cache_dir if self._caches else None
+        key = reference_key(self.kernel, self._inputs_key, self.sizes) if folder else None
+        cached = load_references(folder, key) if folder and key else None
         # (What the check refuses is damaged in a way the file format does not show.)
         with contextlib.suppress(ReferenceDataError):
             if cached is not None:
@@ -95,8 +96,8 @@ class DataManager:
             references = compute_references(self.kernel, self.inputs, self.sizes)
         except MemoryError as error:
             raise OutOfMemoryError(f"{self.sizes}: the reference of {self.kernel.name} ran out of memory") from error
-        if key is not None:
-            self._cache.keep(key, references)
+        if folder and key:
+            keep_references(folder, key, references)
         return references
 
     def require_repeatable(self) -> None:
@@ -139,10 +140,6 @@ class DataManager:
         if any(axis < 1 for axis in shape):
             raise KernelError(f"argument {argument.name!r} of {self.kernel.called} has shape {shape} at {self.sizes}")
         return shape
-
-    def dtype_of(self, argument: Argument, precision: Precision | None) -> np.dtype[Any]:
-        """Return the NumPy type of an argument in a precision; None for an integer argument."""
-        return np.dtype(argument.dtype) if precision is None else precision.dtype
 
     def typed(self, argument: Argument, precision: Precision | None) -> NDArray[Any]:
         """Return a buffer's input in a precision (None for an integer): C-contiguous, read-only, rounded to nearest.

@@ -27,7 +27,6 @@ from mptune.data.blocks import in_blocks
 from mptune.kernel import Sizes, Tunable
 from mptune.paths import open_own, own_folder
 
-_FORMAT: Final = 1
 _IMPORTED_AT: Final = time.time()
 _INSTALLED: Final = (Path(sysconfig.get_path("stdlib")).resolve(), Path(__file__).resolve().parent.parent)
 #: Elements, or bytes, that a digest takes at a time.
@@ -36,56 +35,47 @@ _DIGESTED: Final = 1 << 20
 _PREFIX: Final = "output."
 
 
-class ReferenceCache:
-    """A folder of ``.npz`` files of at most ``folder_bytes``; the least recently used are deleted first.
+def load_references(folder: Path, key: str) -> dict[str, NDArray[Any]] | None:
+    """Return the references of that key; None if there are none or the file is damaged."""
+    try:
+        path = own_folder(folder) / f"{key}.npz"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with open_own(path) as file, np.load(file, allow_pickle=False) as archive:
+                arrays = {name.removeprefix(_PREFIX): archive[name] for name in archive.files}
+    except Exception:  # a damaged zip or header fails in many ways, and all mean the same
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)
+    return arrays
 
-    Nothing is kept without a folder or in one that others can change, and no references above ``largest_entry_bytes``.
+
+def keep_references(
+    folder: Path,
+    key: str,
+    references: Mapping[str, NDArray[Any]],
+    *,
+    largest_entry_bytes: int = 1 << 30,
+    folder_bytes: int = 4 << 30,
+) -> None:
+    """Keep references in a folder of ``.npz`` files, from which the least recently used are deleted first.
+
+    Nothing is kept in a folder that others can change or that is not writable.
     """
-
-    def __init__(self, folder: Path | None, *, largest_entry_bytes: int = 1 << 30, folder_bytes: int = 4 << 30) -> None:
-        self._folder = folder
-        self._largest_entry_bytes = largest_entry_bytes
-        self._folder_bytes = folder_bytes
-
-    def load(self, key: str) -> dict[str, NDArray[Any]] | None:
-        """Return the references of that key; None if there are none or the file is damaged."""
-        if self._folder is None:
-            return None
-        try:
-            path = own_folder(self._folder) / f"{key}.npz"
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                with open_own(path) as file, np.load(file, allow_pickle=False) as archive:
-                    arrays = {name.removeprefix(_PREFIX): archive[name] for name in archive.files}
-        except Exception:  # a damaged zip or header fails in many ways, and all mean the same
-            return None
-        with contextlib.suppress(OSError):
-            os.utime(path)
-        return arrays
-
-    def keep(self, key: str, references: Mapping[str, NDArray[Any]]) -> None:
-        """Keep references if the folder is writable and they are not too large; never fails."""
-        if self._folder is None or sum(array.nbytes for array in references.values()) > self._largest_entry_bytes:
-            return
-        with contextlib.suppress(OSError, ValueError):
-            folder = own_folder(self._folder)
-            descriptor, name = tempfile.mkstemp(dir=folder, suffix=".part")
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    named: dict[str, Any] = {f"{_PREFIX}{name}": array for name, array in references.items()}
-                    np.savez(file, allow_pickle=False, **named)
-                Path(name).replace(folder / f"{key}.npz")
-            except BaseException:
-                Path(name).unlink(missing_ok=True)
-                raise
-            self._prune(folder)
-
-    def _prune(self, folder: Path) -> None:
-        entries = [(path.stat(), path) for path in folder.iterdir() if path.suffix in (".npz", ".part")]
+    if sum(array.nbytes for array in references.values()) > largest_entry_bytes:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        folder = own_folder(folder)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            file = Path(scratch) / "references.npz"
+            named: dict[str, Any] = {f"{_PREFIX}{name}": array for name, array in references.items()}
+            np.savez(file, allow_pickle=False, **named)
+            file.chmod(0o600)
+            file.replace(folder / f"{key}.npz")
+        entries = [(path.stat(), path) for path in folder.glob("*.npz")]
         held = sum(status.st_size for status, _ in entries)
         for status, path in sorted(entries, key=lambda entry: entry[0].st_mtime)[:-1]:
-            abandoned = path.suffix == ".part" and status.st_mtime < time.time() - 3600
-            if abandoned or (held > self._folder_bytes and path.suffix == ".npz"):
+            if held > folder_bytes:
                 path.unlink(missing_ok=True)
                 held -= status.st_size
 
@@ -114,7 +104,7 @@ def reference_key(kernel: Tunable, inputs_key: str, sizes: Sizes) -> str | None:
     outputs = [(a.name, kernel.shape_of(a, sizes), a.dtype) for a in kernel.outputs]
     versions = (np.__version__, importlib.metadata.version("scipy"))
     qualified = getattr(kernel.reference, "__qualname__", "")
-    digest.update(repr((_FORMAT, kernel.name, qualified, dict(sizes), outputs, versions, inputs_key)).encode())
+    digest.update(repr((kernel.name, qualified, dict(sizes), outputs, versions, inputs_key)).encode())
     for file in files:
         digest.update(hashlib.sha256(file).digest())
     return digest.hexdigest()

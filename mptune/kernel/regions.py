@@ -28,7 +28,6 @@ Reduce = str | float
 
 _KINDS: Final = ("rows", "columns", "block")
 _SPELLINGS: Final = {"row": "rows", "column": "columns", "blocks": "block"} | {kind: kind for kind in _KINDS}
-_SEPARATOR: Final = re.compile(r"[\s_-]+")
 #: The words after a metric's name; the word "over" may be left out, as in ``NRMSE_rows_max``.
 _WORDS: Final = re.compile(
     rf"(?P<metric>.*?\S)[\s_-]+(?:over[\s_-]+(?P<said>\S.*)|(?P<bare>(?:{'|'.join(_SPELLINGS)})(?:[\s_-].*)?))",
@@ -125,7 +124,7 @@ def split_text(text: str) -> RegionalMetric | None:
     found = _WORDS.fullmatch(text.strip())
     if found is None:
         return None
-    kind, *rest = _SEPARATOR.split((found["said"] or found["bare"]).strip())
+    kind, *rest = re.split(r"[\s_-]+", (found["said"] or found["bare"]).strip())
     if _SPELLINGS.get(kind.lower()) == "block" and rest:
         kind = f"block {rest.pop(0)}"
     # The quantile 0.99 as part of a name is 0_99.

@@ -18,8 +18,9 @@ from typing import Any
 from mptune.errors import KernelError, MptuneError
 from mptune.kernel.declarations import Sizes, check_expression, check_precision
 from mptune.precision import precision, promoted
-from mptune.space.configuration import Configuration, NamedValues
+from mptune.space.configuration import Configuration, is_number
 from mptune.space.expressions import Expression
+from mptune.space.parameters import listed
 
 #: A number, an expression over sizes and parameters, or a function of the sizes.
 Count = str | int | float | Callable[[Sizes], float]
@@ -39,9 +40,6 @@ class Work:
     #: the same by the name of the precision they are in; empty if the kernel does not say
     flops_by_precision: Mapping[str, float] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "flops_by_precision", NamedValues(self.flops_by_precision))
-
     @property
     def intensity(self) -> float | None:
         """Operations per byte moved; None if the operations are not known."""
@@ -52,12 +50,11 @@ def check_flops(
     flops: Flops, kernel: str, sizes: Sequence[str], parameters: Sequence[str], precisions: Sequence[str]
 ) -> None:
     """Check a declaration of operations, given the names of sizes, of all parameters, and of those for precisions."""
-    by_types = flops if isinstance(flops, Mapping) else None
-    if by_types is not None and (not by_types or () in by_types):
+    if isinstance(flops, Mapping) and (not flops or () in flops):
         raise KernelError(f"kernel {kernel}: flops by precision names no precision; give one count instead")
-    for name in (name for key in by_types or () for name in _names(key)):
-        check_precision(name, precisions, f"flops of kernel {kernel}")
-    for count in (flops,) if by_types is None else by_types.values():
+    for types, count in _by_types(flops).items():
+        for name in listed(types):
+            check_precision(name, precisions, f"flops of kernel {kernel}")
         if isinstance(count, str):
             check_expression(count, (*sizes, *parameters), "flops", kernel)
         elif not callable(count):
@@ -68,37 +65,34 @@ def count_flops(
     flops: Flops, kernel: str, configuration: Configuration, sizes: Sizes
 ) -> tuple[float, dict[str, float]]:
     """Return the operations of a configuration, all of them and by the name of their precision."""
-    if not isinstance(flops, Mapping):
-        return _count(flops, kernel, configuration, sizes), {}
+    found: list[float] = []
     by_precision: dict[str, float] = {}
-    for key, count in flops.items():
-        types = [precision(str(configuration.get(name, name))) for name in _names(key)]
-        chosen = promoted(*types)
-        name = (chosen.computed_in or chosen).name
-        operations = _count(count, kernel, configuration, sizes) * chosen.flops_of_fma / 2
-        by_precision[name] = by_precision.get(name, 0.0) + operations
-    return math.fsum(by_precision.values()), by_precision
+    for types, count in _by_types(flops).items():
+        operations = _count(count, kernel, configuration, sizes)
+        if types:
+            chosen = promoted(*(precision(str(configuration.get(name, name))) for name in listed(types)))
+            name = (chosen.computed_in or chosen).name
+            operations *= chosen.flops_of_fma / 2
+            by_precision[name] = by_precision.get(name, 0.0) + operations
+        found.append(operations)
+    return math.fsum(found), by_precision
 
 
-def _names(key: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (key,) if isinstance(key, str) else key
+def _by_types(flops: Flops) -> Mapping[str | tuple[str, ...], Count]:
+    return flops if isinstance(flops, Mapping) else {(): flops}
 
 
 def _count(count: Count, kernel: str, configuration: Configuration, sizes: Sizes) -> float:
-    found: Any
-    if callable(count):
-        try:
-            found = count(sizes)
-        except MptuneError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise KernelError(f"flops of kernel {kernel} fails at {sizes}: {type(error).__name__}: {error}") from error
-    else:
-        found = Expression(str(count)).evaluate({**sizes, **configuration})
+    try:
+        found: Any = count(sizes) if callable(count) else Expression(str(count)).evaluate({**sizes, **configuration})
+    except MptuneError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise KernelError(f"flops of kernel {kernel} fails at {sizes}: {type(error).__name__}: {error}") from error
     _check_count(found, f"kernel {kernel}: flops is {found!r} at {sizes} and {configuration}")
     return float(found)
 
 
 def _check_count(count: object, found: str) -> None:
-    if not isinstance(count, int | float) or isinstance(count, bool) or not 0 <= count < math.inf:
+    if not is_number(count) or count < 0:  # type: ignore[operator]
         raise KernelError(f"{found}; expected a finite number that is not negative")

@@ -112,7 +112,7 @@ class _DeviceArrays(Arrays):
         self._namespace.cuda.runtime.deviceSynchronize()
 
     def typed(self, argument: Argument, precision: Precision | None) -> NDArray[Any]:
-        given, dtype = self.inputs[argument.name], self.dtype_of(argument, precision)
+        given, dtype = self.inputs[argument.name], np.dtype(argument.dtype) if precision is None else precision.dtype
         if argument.is_constant or not _is_common(dtype):
             self.inputs = {**self.inputs, argument.name: self._namespace.asnumpy(given)}
             return super().typed(argument, precision)

@@ -100,7 +100,10 @@ def compile_constraint(
         raise ConstraintError(f"constraint {constraint!r}: its arguments cannot be determined") from error
     name = getattr(constraint, "__qualname__", type(constraint).__name__).rpartition("<locals>.")[2]
     text = f"{name}({', '.join(signature)})"
-    used = sorted(_arguments(text, signature, usable))
+    if any(argument.kind is argument.VAR_KEYWORD for argument in signature.values()):
+        used = sorted(usable)
+    else:
+        used = sorted(name for name, each in signature.items() if each.default is each.empty or name in usable)
     _check_names(used, text, usable)
     call = ast.Call(ast.Name("given", ast.Load()), [ast.Name(name, ast.Load()) for name in used], [])
     given = functools.partial(_by_name, constraint, used)
@@ -118,21 +121,6 @@ def _check_names(used: Iterable[str], text: str, usable: tuple[str, ...]) -> Non
     for name in sorted(used):
         if name not in usable:
             raise ConstraintError(f"constraint: {unknown_name(name, text, usable)}")
-
-
-def _arguments(text: str, signature: Mapping[str, inspect.Parameter], usable: tuple[str, ...]) -> set[str]:
-    used: set[str] = set()
-    for name, argument in signature.items():
-        if argument.kind is inspect.Parameter.VAR_KEYWORD:
-            used.update(usable)
-        elif argument.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL):
-            raise ConstraintError(
-                f"constraint {text}: argument {name!r} cannot be given by name; "
-                f"take parameters as keyword arguments (names that may be used: {', '.join(usable)})"
-            )
-        elif argument.default is inspect.Parameter.empty or name in usable:
-            used.add(name)
-    return used
 
 
 def with_canonical_precisions(constraint: Constraint, parameters: frozenset[str]) -> Constraint:

@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import ConstraintError, EmptySpaceError, MptuneError
-from mptune.space.configuration import Configuration, Value
 from mptune.space.expressions import column_of
-from mptune.space.parameters import Parameter
 
 if TYPE_CHECKING:
     from mptune.space.search_space import SearchSpace
@@ -54,7 +52,8 @@ def covering(space: SearchSpace, rng: np.random.Generator) -> Indices:
     configuration has are skipped. The space may be of any size; equal states of the generator give equal sets.
     """
     pool = space.sample(_POOL, rng)
-    pool = np.concatenate([pool, _with_absent_values(space, pool, rng)])
+    lacking = [_with_absent(space, [position], pool, rng) for position in range(len(space.parameters))]
+    pool = np.concatenate([pool, *lacking])
     radices = [len(p.values) for p in space.parameters]
     # A slot for every value of every parameter; a row of slots for every configuration.
     slots = space.codes(pool) + np.cumsum([0, *radices[:-1]])
@@ -68,39 +67,6 @@ def covering(space: SearchSpace, rng: np.random.Generator) -> Indices:
     return np.array(chosen, dtype=np.int64)
 
 
-def _with_absent_values(space: SearchSpace, pool: Indices, rng: np.random.Generator) -> Indices:
-    """Return configurations with the valid values that none of the pool has."""
-    found: list[int] = []
-    if len(pool) < space.size:
-        for parameter, column in zip(space.parameters, space.codes(pool).T, strict=True):
-            present = set(column.tolist())
-            # What a constraint on this parameter alone rules out need not be looked for, which takes long.
-            own = [constraint for constraint in space.constraints if constraint.names == {parameter.name}]
-            absent = [
-                value
-                for code, value in enumerate(parameter.values)
-                if code not in present and all(constraint.holds({parameter.name: value}) for constraint in own)
-            ]
-            found.extend(_having(space, parameter, absent, rng))
-    return np.array(found, dtype=np.int64)
-
-
-def _having(space: SearchSpace, parameter: Parameter, values: Sequence[Value], rng: np.random.Generator) -> list[int]:
-    """Return a random configuration for each of a parameter's values that is valid."""
-    found: list[int] = []
-    left = list(values)
-    while left:
-        try:
-            having = space.restrict({parameter.name: left}, explains=False)
-        except EmptySpaceError:
-            break
-        drawn = having.configurations(having.sample(_POOL, rng))
-        by_value = {configuration[parameter.name]: configuration for configuration in drawn}
-        found.extend(_index(space, configuration) for configuration in by_value.values())
-        left = [value for value in left if value not in by_value]
-    return found
-
-
 def representatives(space: SearchSpace, names: Sequence[str], rng: np.random.Generator) -> Indices:
     """Return one random configuration for each valid combination of the values of some parameters, (n,).
 
@@ -110,23 +76,15 @@ def representatives(space: SearchSpace, names: Sequence[str], rng: np.random.Gen
     if not positions:
         return space.sample(1, rng)
     pool = space.sample(min(space.size, _LISTED), rng)
-    combinations, first = np.unique(space.codes(pool)[:, positions], axis=0, return_index=True)
-    chosen = pool[first]
+    pool = np.concatenate([pool, _with_absent(space, positions, pool, rng)])
+    _, first = np.unique(space.codes(pool)[:, positions], axis=0, return_index=True)
+    return pool[first]
+
+
+def _with_absent(space: SearchSpace, positions: Sequence[int], pool: Indices, rng: np.random.Generator) -> Indices:
+    """Return a random configuration for each valid combination of some parameters' values that no one in a pool has."""
     if len(pool) == space.size:
-        return chosen
-    found = []
-    for values in _absent(space, positions, combinations):
-        with contextlib.suppress(EmptySpaceError):
-            only = {name: (value,) for name, value in zip(names, values, strict=True)}
-            having = space.restrict(only, explains=False)
-            found.append(_index(space, having.configuration(int(having.sample(1, rng)[0]))))
-    chosen = np.concatenate([chosen, np.array(found, dtype=np.int64)])
-    # lexsort takes the last key as the first to sort by
-    return chosen[np.lexsort(space.codes(chosen)[:, positions[::-1]].T)]
-
-
-def _absent(space: SearchSpace, positions: Sequence[int], seen: NDArray[np.int32]) -> list[tuple[Value, ...]]:
-    """Return the combinations of values whose codes were not seen and that no constraint over only them forbids."""
+        return pool[:0]
     parameters = [space.parameters[position] for position in positions]
     radices = [len(p.values) for p in parameters]
     n = math.prod(radices)
@@ -134,7 +92,7 @@ def _absent(space: SearchSpace, positions: Sequence[int], seen: NDArray[np.int32
         names = ", ".join(p.name for p in parameters)
         raise MptuneError(f"{n:,} combinations of {names} are more than can be listed ({_MOST_COMBINATIONS:,})")
     possible = np.ones(n, dtype=np.bool_)
-    possible[np.ravel_multi_index(tuple(seen.T), radices)] = False
+    possible[np.ravel_multi_index(tuple(space.codes(pool)[:, positions].T), radices)] = False
     codes = np.unravel_index(np.arange(n), radices)
     columns = {p.name: column_of(list(p.values))[column] for p, column in zip(parameters, codes, strict=True)}
     for constraint in space.constraints:
@@ -142,14 +100,12 @@ def _absent(space: SearchSpace, positions: Sequence[int], seen: NDArray[np.int32
             # It may fail for combinations that other constraints forbid; then it decides nothing.
             with contextlib.suppress(ConstraintError):
                 possible &= constraint.mask(columns, n)
-    return [
-        tuple(p.values[code] for p, code in zip(parameters, row, strict=True))
-        for row in np.stack(codes, axis=1)[possible].tolist()
-    ]
-
-
-def _index(space: SearchSpace, configuration: Configuration) -> int:
-    """Return the index of a configuration that comes from a part of the space."""
-    index = space.index(configuration)
-    assert index is not None
-    return index
+    found = []
+    for row in np.stack(codes, axis=1)[possible].tolist():
+        only = {p.name: (p.values[code],) for p, code in zip(parameters, row, strict=True)}
+        with contextlib.suppress(EmptySpaceError):
+            having = space.restrict(only, explains=False)
+            index = space.index(having.configuration(int(having.sample(1, rng)[0])))
+            assert index is not None
+            found.append(index)
+    return np.array(found, dtype=np.int64)

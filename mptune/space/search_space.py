@@ -24,11 +24,6 @@ Indices = NDArray[np.int64]
 Kind = Literal["hamming", "adjacent"]
 KINDS: Final[tuple[Kind, ...]] = ("hamming", "adjacent")
 _LARGEST: Final = 2**63 - 1
-#: How often as many configurations are drawn as are wanted, where draws may coincide.
-_DRAWS: Final = 8
-#: Latin hypercubes of which the best spread is taken, and the most points for which distances are compared.
-_DESIGNS: Final = 10
-_SPREAD: Final = 256
 
 
 class SearchSpace:
@@ -224,7 +219,7 @@ class SearchSpace:
         """
         banned = exclude or frozenset()
         found: dict[int, None] = {}
-        for _ in range(_DRAWS):
+        for _ in range(8):  # draws may coincide
             quantiles = rng.random((n, len(self.parameters)))
             drawn = self._combine([factor.walk(quantiles[:, list(factor.positions)]) for factor, _ in self._factors])
             found |= dict.fromkeys(index for index in drawn.tolist() if index not in banned)
@@ -242,7 +237,7 @@ class SearchSpace:
         if n >= self.size:
             return uniform(n, self.size, rng)
         designs = []
-        for _ in range(_DESIGNS if 2 <= n <= _SPREAD else 1):
+        for _ in range(10 if 2 <= n <= 256 else 1):
             quantiles = stratified(n, len(self.parameters), rng)
             leaves = [factor.descend(quantiles[:, list(factor.positions)]) for factor, _ in self._factors]
             designs.append(np.unique(self._combine(leaves)))

@@ -45,7 +45,6 @@ MAX_EDGES: Final = 20_000_000
 _MAX_CANDIDATES: Final = 100 * MAX_EDGES
 _BLOCK: Final = 2**16  # rows evaluated together
 _SMALL: Final = 4_096  # a table this small is worth it for any number of rows
-_LARGE: Final = 50_000  # combinations of a group from which on remembering parts of expressions pays
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -310,8 +309,7 @@ def _connected(names: Sequence[str], constraints: Sequence[Constraint]) -> list[
 def _tree(group: Sequence[str], allowed: Mapping[str, _Domain], constraints: Sequence[Constraint]) -> Tree:
     values = {name: allowed[name].allowed for name in group}
     facts = {name: known_of(column.tolist()) for name, column in values.items()}
-    is_large = math.prod(len(column) for column in values.values()) >= _LARGE
-    plan = _make_plan(_order_parameters(values, constraints), constraints, facts, derive=is_large)
+    plan = _make_plan(_order_parameters(values, constraints), constraints, facts)
     try:
         return _grow(plan, allowed)
     except MemoryError as error:
@@ -329,17 +327,11 @@ class _Step:
     filters: tuple[Constraint, ...]  #: the constraints that can be decided now; those that can fail come last
     derived: Mapping[str, Expression]  #: parts of expressions evaluated now, by the name they are remembered under
     live: tuple[str, ...]  #: names to remember after the step: earlier parameters, this one, derived parts
-    coupling: tuple[Constraint, ...]  #: the constraints this parameter appears in
+    coupling: str  #: the texts of the constraints this parameter appears in
 
 
-def _make_plan(
-    order: Sequence[str], constraints: Sequence[Constraint], facts: Mapping[str, Known], derive: bool = True
-) -> list[_Step]:
-    """Return the steps that give the parameters of a group their values, in this order.
-
-    To ``derive`` is to remember parts of expressions in place of the parameters in them; it keeps large groups small,
-    and for a small group takes longer than it saves.
-    """
+def _make_plan(order: Sequence[str], constraints: Sequence[Constraint], facts: Mapping[str, Known]) -> list[_Step]:
+    """Return the steps that give the parameters of a group their values, in this order."""
     pending = list(constraints)
     available: frozenset[str] = frozenset()
     steps: list[_Step] = []
@@ -356,13 +348,11 @@ def _make_plan(
         decided = [constraint for constraint in pending if constraint.names <= available]
         pending = [constraint for constraint in pending if not constraint.names <= available]
         filters = sorted(decided, key=lambda constraint: not constraint.is_total(facts))
-        derived: dict[str, ast.expr] = {}
-        if derive:
-            derived, pending = _derive(pending, available, f"{len(steps)}.", early)
-            facts |= {name: known(part, facts) for name, part in derived.items()}
+        derived, pending = _derive(pending, available, f"{len(steps)}.", early)
+        facts |= {name: known(part, facts) for name, part in derived.items()}
         needed = frozenset(name for constraint in pending for name in constraint.names)
         live = sorted((available | frozenset(derived)) & needed)
-        coupling = tuple(constraint for constraint in constraints if parameter in constraint.names)
+        coupling = ", ".join(sorted({repr(each.text) for each in constraints if parameter in each.names}))
         expressions = {name: Expression(ast.unparse(part), part) for name, part in derived.items()}
         steps.append(_Step(parameter, tuple(filters), expressions, tuple(live), coupling))
         available = frozenset(live)
@@ -413,14 +403,11 @@ def _order_parameters(values: Mapping[str, NDArray[Any]], constraints: Sequence[
 
 def _share(constraint: Constraint, values: Mapping[str, NDArray[Any]]) -> float:
     """Return the logarithm of the share of combinations a constraint lets through, a guess when they are many."""
-    names = sorted(constraint.names)
-    shape = [len(values[name]) for name in names]
-    total = math.prod(shape)
-    if total > 20_000 or constraint.functions:
+    used = {name: values[name] for name in sorted(constraint.names)}
+    if math.prod(map(len, used.values())) > 20_000 or constraint.functions:
         return math.log(0.5)
-    grids = np.unravel_index(np.arange(total), shape)
     try:
-        mask = constraint.mask({name: values[name][grid] for name, grid in zip(names, grids, strict=True)}, total)
+        mask = _tabulate(constraint.mask, used)
     except ConstraintError:
         return math.log(0.5)
     return math.log(max(float(mask.mean()), 1e-9))
@@ -458,11 +445,14 @@ Function = Callable[[Mapping[str, NDArray[Any]], int], NDArray[Any]]
 class _Known:
     """One remembered quantity: its distinct values and, for each row, which one it has."""
 
-    codes: NDArray[np.int32]
+    codes: NDArray[Any]
     values: NDArray[Any]
 
-    def take(self, rows: NDArray[Any]) -> _Known:
+    def take(self, rows: NDArray[Any] | slice) -> _Known:
         return _Known(self.codes[rows], self.values)
+
+    def column(self, rows: NDArray[Any] | slice) -> NDArray[Any]:
+        return np.asarray(self.values[self.codes[rows]])
 
 
 def _grow(steps: Sequence[_Step], domains: Mapping[str, _Domain]) -> Tree:
@@ -500,7 +490,7 @@ def _expand(
     total = 0
     for start in range(0, n, block):
         stop = min(start + block, n)
-        part = {name: _Known(q.codes[start:stop], q.values) for name, q in known.items()}
+        part = {name: quantity.take(slice(start, stop)) for name, quantity in known.items()}
         mask = np.ones((stop - start, len(values)), dtype=np.bool_)
         for constraint, table in filters:
             names = sorted(constraint.names - {step.parameter})
@@ -508,7 +498,7 @@ def _expand(
                 mask &= table[_keys([part[name] for name in names], stop - start)]
                 continue
             rows, chosen = np.nonzero(mask)
-            columns = {name: part[name].values[part[name].codes[rows]] for name in names}
+            columns = {name: part[name].column(rows) for name in names}
             columns[step.parameter] = values[chosen]
             mask[rows, chosen] = constraint.mask(columns, len(rows))
         parents, chosen = np.nonzero(mask)
@@ -520,10 +510,9 @@ def _expand(
 
 
 def _too_large(step: _Step) -> ConstraintError:
-    coupling = ", ".join(sorted({repr(constraint.text) for constraint in step.coupling}))
     return ConstraintError(
         f"more than {MAX_EDGES:,} partial configurations are needed at parameter {step.parameter}, "
-        f"which {coupling} couples to others; split the constraint or shorten the lists of values"
+        f"which {step.coupling} couples to others; split the constraint or shorten the lists of values"
     )
 
 
@@ -540,27 +529,25 @@ def _table(
     if combinations > max(n, _SMALL // len(values)) or combinations * len(values) > 2**26:
         return None
     try:
-        table = _tabulate(constraint.mask, [*names, parameter], [*(known[name].values for name in names), values])
+        table = _tabulate(constraint.mask, {**{name: known[name].values for name in names}, parameter: values})
     except ConstraintError:
         return None
     return table.reshape(combinations, len(values))
 
 
-def _tabulate(function: Function, names: Sequence[str], values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def _tabulate(function: Function, values: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
     """Return a function's result for each combination of values, the last varying fastest."""
-    shape = [len(column) for column in values]
-
-    def columns(start: int, stop: int) -> dict[str, NDArray[Any]]:
-        codes = np.unravel_index(np.arange(start, stop), shape)
-        return {name: column[code] for name, column, code in zip(names, values, codes, strict=True)}
-
-    return _in_blocks(function, columns, math.prod(shape))
+    shape = [len(column) for column in values.values()]
+    codes = np.unravel_index(np.arange(math.prod(shape)), shape)
+    row = {name: _Known(code, values[name]) for name, code in zip(values, codes, strict=True)}
+    return _in_blocks(function, row, math.prod(shape))
 
 
-def _in_blocks(function: Function, columns: Callable[[int, int], dict[str, NDArray[Any]]], n: int) -> NDArray[Any]:
+def _in_blocks(function: Function, row: Mapping[str, _Known], n: int) -> NDArray[Any]:
     """Return a function's result for ``n`` rows, evaluated a block of rows at a time."""
+    parts = [slice(start, min(start + _BLOCK, n)) for start in range(0, n, _BLOCK)]
     return np.concatenate(
-        [function(columns(start, min(start + _BLOCK, n)), min(_BLOCK, n - start)) for start in range(0, n, _BLOCK)]
+        [function({name: known.column(part) for name, known in row.items()}, part.stop - part.start) for part in parts]
     )
 
 
@@ -574,16 +561,12 @@ def _keys(quantities: Sequence[_Known], n: int) -> NDArray[np.int64]:
 
 def _evaluate(expression: Expression, row: Mapping[str, _Known], n: int) -> _Known:
     """Return a quantity derived from others, for each of ``n`` rows."""
-    used = sorted(expression.names)
-    if math.prod(len(row[name].values) for name in used) <= max(n, _SMALL):
-        results = _tabulate(expression.evaluate_columns, used, [row[name].values for name in used])
+    used = {name: row[name] for name in sorted(expression.names)}
+    if math.prod(len(known.values) for known in used.values()) <= max(n, _SMALL):
+        results = _tabulate(expression.evaluate_columns, {name: known.values for name, known in used.items()})
         distinct, inverse = np.unique(results, return_inverse=True)
-        return _Known(inverse.astype(np.int32)[_keys([row[name] for name in used], n)], distinct)
-
-    def columns(start: int, stop: int) -> dict[str, NDArray[Any]]:
-        return {name: row[name].values[row[name].codes[start:stop]] for name in used}
-
-    distinct, inverse = np.unique(_in_blocks(expression.evaluate_columns, columns, n), return_inverse=True)
+        return _Known(inverse.astype(np.int32)[_keys(list(used.values()), n)], distinct)
+    distinct, inverse = np.unique(_in_blocks(expression.evaluate_columns, used, n), return_inverse=True)
     return _Known(inverse.astype(np.int32), distinct)
 
 

@@ -222,7 +222,8 @@ def simulate(
     given = TuneSettings(strategy=strategy, budget=budget).changed(settings)
     run = space if isinstance(space, Run) else read_run(space)
     aliases, seed = _aliases(run), given.seed
-    goal = given.goal(recorded_threshold(given.max_error, run.metric_names, run.info.metric), aliases)
+    threshold = recorded_threshold(given.max_error, run.metric_names, run.info.metric, run.info.metrics)
+    goal = given.goal(threshold, aliases)
     metric = given.metrics[0]
     judged = run.derive(objective=goal, trials=_judged(run, goal, aliases))
     goal = judged.objective

@@ -65,10 +65,9 @@ class Launcher:
             function.unload()
 
     def initial(self, argument: Argument, configuration: Configuration) -> NDArray[Any]:
-        precision = self.kernel.precision_of(argument, configuration)
         if argument.role is Role.OUT:
-            return poisoned(self.data.shape_of(argument), self.data.dtype_of(argument, precision))
-        return self.data.typed(argument, precision)
+            return poisoned(self.data.shape_of(argument), self.kernel.dtype_of(argument, configuration))
+        return self.data.typed(argument, self.kernel.precision_of(argument, configuration))
 
     def argument(self, argument: Argument, configuration: Configuration) -> LaunchArgument:
         if argument.role is Role.SCALAR:
@@ -84,8 +83,7 @@ class Launcher:
         buffer.free()
         output, guard = np.split(content, [-len(_GUARD)])
         assert np.array_equal(guard, _GUARD), f"{argument.name} was written past its end by {configuration}"
-        precision = self.kernel.precision_of(argument, configuration)
-        array = output.view(self.data.dtype_of(argument, precision)).reshape(self.data.shape_of(argument))
+        array = output.view(self.kernel.dtype_of(argument, configuration)).reshape(self.data.shape_of(argument))
         left = count_unwritten(Pairs.of(array, self.data.references[argument.name]))
         assert left == 0, f"{left} elements of {argument.name} were not written by {configuration}"
         return array.astype(np.float64)

@@ -418,7 +418,7 @@ class Spoiled(Launcher):
     def initial(self, argument: Argument, configuration: Configuration) -> NDArray[Any]:
         initial = super().initial(argument, configuration).copy()
         if argument.name in "AB":
-            typed = initial.view(self.data.dtype_of(argument, self.kernel.precision_of(argument, configuration)))
+            typed = initial.view(self.kernel.dtype_of(argument, configuration))
             at = (self.row, -1) if argument.name == "A" else (0, self.column)
             typed[at] = np.nan if argument.name == "A" else np.inf
             if argument.name == "A" and typed.dtype == np.float32:

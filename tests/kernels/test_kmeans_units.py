@@ -51,7 +51,7 @@ class Given(Launcher):
     def initial(self, argument: Argument, configuration: Configuration) -> NDArray[Any]:
         if argument.name not in self.given:
             return super().initial(argument, configuration)
-        kept = self.data.dtype_of(argument, self.kernel.precision_of(argument, configuration))
+        kept = self.kernel.dtype_of(argument, configuration)
         return self.given[argument.name].astype(PRECISIONS[str(configuration["point_type"])].dtype).view(kept)
 
 

@@ -6,7 +6,6 @@ import itertools
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -157,35 +156,33 @@ def _callable(a: str, b: str) -> Callable[..., bool]:
     return made
 
 
-ANY = {"definition": definitions(), "seed": st.integers(0, 2**32), "large": st.sampled_from([0, 10**9])}
+ANY = {"definition": definitions(), "seed": st.integers(0, 2**32)}
 SETTINGS = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 Definition = tuple[list[Parameter], list[Any]]
 
 
 @settings(SETTINGS, max_examples=12)
 @given(**ANY)
-def test_random_spaces_are_what_brute_force_finds(definition: Definition, seed: int, large: int) -> None:
-    check_random_space(definition, seed, large)
+def test_random_spaces_are_what_brute_force_finds(definition: Definition, seed: int) -> None:
+    check_random_space(definition, seed)
 
 
 @pytest.mark.full
 @settings(SETTINGS, max_examples=120)
 @given(**ANY)
-def test_many_random_spaces_are_what_brute_force_finds(definition: Definition, seed: int, large: int) -> None:
-    check_random_space(definition, seed, large)
+def test_many_random_spaces_are_what_brute_force_finds(definition: Definition, seed: int) -> None:
+    check_random_space(definition, seed)
 
 
-def check_random_space(definition: Definition, seed: int, large: int) -> None:
+def check_random_space(definition: Definition, seed: int) -> None:
     parameters, constraints = definition
     constants = {"n": 6}
     expected = brute_force(parameters, constraints, constants)
-    # Small groups are built in a simpler way; both ways have to be right.
-    with mock.patch.object(building, "_LARGE", large):
-        if not expected:
-            with pytest.raises(EmptySpaceError):
-                SearchSpace(parameters, constraints, constants)
-            return
-        space = SearchSpace(parameters, constraints, constants)
+    if not expected:
+        with pytest.raises(EmptySpaceError):
+            SearchSpace(parameters, constraints, constants)
+        return
+    space = SearchSpace(parameters, constraints, constants)
     check_against(space, expected)
     check_neighbours(space)
     rng = np.random.default_rng(seed)
@@ -200,8 +197,7 @@ def check_random_space(definition: Definition, seed: int, large: int) -> None:
     assert len(features) == space.size
     assert features.min(initial=0.0) >= 0.0
     assert features.max(initial=1.0) <= 1.0
-    with mock.patch.object(building, "_LARGE", large):
-        again = SearchSpace(parameters, constraints, constants)
+    again = SearchSpace(parameters, constraints, constants)
     assert again.codes(every).tolist() == space.codes(every).tolist()
 
 
