@@ -44,8 +44,6 @@ _ELITE: Final = 4
 #: After this many evaluations without a better one, every second proposal is a neighbour of the best: a smooth model or
 #: a misleading source may not expect much of one.
 _PATIENCE: Final = 12
-#: Configurations drawn to find one of another signature.
-_PROBES: Final = 512
 #: While nothing feasible is known: worth of one deviation of predicted time against log probability.
 TIME_WEIGHT: Final = 0.25
 
@@ -255,7 +253,7 @@ class BayesianStrategy(CandidateStrategy):
         Those that are not valid are left out, so the answer may be shorter, or empty.
         """
         codes = self.space.codes(indices).copy()
-        probes = self.space.codes(self.space.sample(min(_PROBES, self.space.size), self.rng))
+        probes = self.space.codes(self.space.sample(min(512, self.space.size), self.rng))
         rows = np.concatenate([probes[:, signatures.columns], signatures.widest[None, :]])
         trial = np.concatenate([probes, probes[:1]])
         trial[:, signatures.columns] = rows

@@ -25,8 +25,6 @@ __all__ = ["ApplicationStrategy"]
 
 #: Uniform types whose log probability to be accurate enough is below this are not run before others.
 _LEAST_LOG_PROBABILITY: Final = math.log(0.2)
-#: Configurations drawn to find one of given types.
-_DRAWN: Final = 256
 #: Smallest deviation of the logarithm of a run's time.
 _LEAST_DEVIATION: Final = 1e-3
 
@@ -141,7 +139,7 @@ class ApplicationStrategy(BayesianStrategy):
         """
         columns = [self.space.names.index(name) for name in self.signature]
         known = {tuple(row) for row in self.space.codes(list(self._seen))[:, columns].tolist()}
-        drawn = self.space.codes(self.space.sample(min(_DRAWN, self.space.size), self.rng)).copy()
+        drawn = self.space.codes(self.space.sample(min(256, self.space.size), self.rng)).copy()
         for best in self.space.codes(self._elite(1)):
             drawn[:, columns] = best[columns]
         for types in uniform_types(self.space.parameters).values():
