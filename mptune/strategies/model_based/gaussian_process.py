@@ -189,7 +189,7 @@ def fit(x: Array, y: Array, prior: Prior, starts: Iterable[Hyperparameters], max
     starts = list(starts)
     if len(x) < 2:
         return starts[0]
-    low, high, unit = prior.low / prior.unit, prior.high / prior.unit, prior.unit
+    low, high, unit = prior.low, prior.high, prior.unit
 
     def loss(z: Array) -> tuple[float, Array]:
         value, gradient = log_posterior(z * unit, x, y, prior)
@@ -198,10 +198,10 @@ def fit(x: Array, y: Array, prior: Prior, starts: Iterable[Hyperparameters], max
     found = [
         minimize(
             loss,
-            np.clip(start.to_vector() / unit, low, high),
+            np.clip(start.to_vector(), low, high) / unit,
             jac=True,
             method="L-BFGS-B",
-            bounds=Bounds(low, high),
+            bounds=Bounds(low / unit, high / unit),
             options={"maxiter": max_iterations, "gtol": 1e-3, "ftol": 1e-7},
         )
         for start in starts

@@ -163,13 +163,13 @@ class ModelledAxis(Axis):
         seen = [o for o in known if not math.isnan(o.levels[self._position])]
         x, values = _features(seen, candidates), np.array([o.levels[self._position] for o in seen])
         self.scale = Scale.of(values, self._warp) if self._sources is None else self._sources.scale(values)
-        z, own = self.scale.apply(values), x[:, self._columns]
+        z, own = self.scale.apply(values), np.take(x, self._columns, axis=1)
         if self._sources is None:
             self._hyperparameters = fit(own, z, self._prior, [self._hyperparameters], self._iterations)
         else:
             self._hyperparameters = self._sources.fit(x, z)
         self._expected = self._prior_mean(candidates)
-        at = candidates.features[:, self._columns]
+        at = np.take(candidates.features, self._columns, axis=1)
         self._posterior = Posterior(self._hyperparameters, at, own, z - self._prior_mean(x))
 
     def extend(self, outcomes: Sequence[Outcome]) -> None:
@@ -190,7 +190,7 @@ class ModelledAxis(Axis):
         return self._posterior.mean + self._expected, self._posterior.deviation
 
     def at(self, features: Array, codes: Codes) -> tuple[Array, Array]:  # noqa: ARG002 - features say everything
-        mean, deviation = self._posterior.predict(features[:, self._columns])
+        mean, deviation = self._posterior.predict(np.take(features, self._columns, axis=1))
         return mean + self._prior_mean(features), deviation
 
     def of(self, outcomes: Sequence[Outcome]) -> Array:
