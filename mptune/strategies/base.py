@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
@@ -149,10 +149,10 @@ class Source:
     remark: str = ""
 
 
-class Strategy(ABC):
+class Strategy(ABC):  # noqa: B024 - abstract methods are those of its subclasses
     """Proposes configurations; never one twice; the same seed and the same trials give the same sequence.
 
-    Subclasses work with indices of the search space and implement :meth:`_propose` and :meth:`_learn`.
+    Subclasses work with indices of the space. They implement :meth:`_propose` or :meth:`_next`, and :meth:`_learn`.
 
     Args:
         space: the valid configurations.
@@ -167,7 +167,7 @@ class Strategy(ABC):
         budget: evaluations there are to spend, None if that is not known.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = ""
     options_class: ClassVar[type[Options]] = Options
     optimises_several: ClassVar[bool] = False
     budget: int | None = None
@@ -241,9 +241,14 @@ class Strategy(ABC):
         """Indices already proposed or told."""
         return frozenset(self._seen)
 
-    @abstractmethod
-    def _propose(self, n: int) -> list[int]:
+    def _propose(self, n: int) -> list[int]:  # noqa: ARG002 - asked again for each
         """Return unseen indices, of which ``n`` are used; asked again for the missing ones, until there are none."""
+        index = self._next()
+        return [] if index is None else [index]
+
+    def _next(self) -> int | None:
+        """Return an unseen index; None ends the search."""
+        raise NotImplementedError
 
     def _random(self) -> int | None:
         """Return a random unseen index, None when there is none left."""
@@ -255,19 +260,11 @@ class Strategy(ABC):
 
 
 class ScoredStrategy(Strategy):
-    """Proposes one by one, and remembers the score of every trial: a configuration met again costs nothing."""
+    """Remembers the score of every trial: a configuration met again costs nothing."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._scores: dict[int, float] = {}
-
-    @abstractmethod
-    def _next(self) -> int | None:
-        """Return an unseen index; None ends the search."""
-
-    def _propose(self, n: int) -> list[int]:  # noqa: ARG002 - asked again for each
-        index = self._next()
-        return [] if index is None else [index]
 
     def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
         for index, trial in zip(indices, trials, strict=True):

@@ -16,7 +16,7 @@ of the Gaussian process (:mod:`mptune.strategies.model_based.transfer`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -25,11 +25,12 @@ from numpy.typing import NDArray
 
 from mptune.errors import MptuneError
 from mptune.results.trial import SourceUse, Trial
+from mptune.space.configuration import Value
 from mptune.strategies.base import MAX_OBSERVATIONS, Array, Indices, Options, Source, option
 from mptune.strategies.model_based.acquisition import log_expected_improvement, log_improvement_bound
 from mptune.strategies.model_based.coordinates import features
 from mptune.strategies.model_based.error_model import Signatures
-from mptune.strategies.model_based.gaussian_process import LogNormalPrior, single_threaded
+from mptune.strategies.model_based.gaussian_process import single_threaded
 from mptune.strategies.model_based.models import Axis, ModelledAxis, Outcome, Validity, best_outcomes
 from mptune.strategies.model_based.strategy import Candidates, CandidateStrategy, ascend
 from mptune.strategies.model_based.transfer import Sources, judged
@@ -43,10 +44,6 @@ _ELITE: Final = 4
 #: After this many evaluations without a better one, every second proposal is a neighbour of the best: a smooth model or
 #: a misleading source may not expect much of one.
 _PATIENCE: Final = 12
-#: Steps of local search from each starting point in a sampled space.
-_STEPS: Final = 6
-#: Configurations drawn to find one of another signature.
-_PROBES: Final = 512
 #: While nothing feasible is known: worth of one deviation of predicted time against log probability.
 TIME_WEIGHT: Final = 0.25
 
@@ -70,21 +67,26 @@ class BayesianStrategy(CandidateStrategy):
 
     Attributes:
         first: configurations that have run before the model takes over.
+        steps: moves of local search from each starting point in a sampled space.
     """
 
     name: ClassVar[str] = "bayesian"
     first: ClassVar[int] = 1
+    steps: ClassVar[int] = 6
     options_class: ClassVar[type[Options]] = BayesianOptions
     options: BayesianOptions
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, is_relative: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._coordinates = features(self.space)
-        learns_errors = self.objective.threshold is not None and bool(self.signature)
-        self._signatures = Signatures(self.space, self.signature, self.objective) if learns_errors else None
+        self._signatures: Signatures | None = None
+        if self.objective.threshold is not None and self.signature:
+            self._signatures = Signatures(self.space, self.signature, self.objective, is_relative=is_relative)
         #: The models of errors; the first of them knows the widest signature.
         self._errors = [] if self._signatures is None else [self._signatures]
         self._sources: Sources | None = None
+        #: By column, the codes that proposals may have; empty if there is no restriction.
+        self._focus: dict[int, list[int]] = {}
         self._axes: list[Axis] = self._make_axes()
         self._validity = self._make_validity()
         self._outcomes: dict[int, Outcome] = {}
@@ -117,6 +119,12 @@ class BayesianStrategy(CandidateStrategy):
             for source in sources:
                 self._signatures.suppose(*judged(source, self.space, self.signature), source.error_doubt)
 
+    def expect(self, trials: Sequence[Trial], doubt: float) -> None:
+        """Teach the model of errors; no signature is known from these."""
+        known = {index: trial for trial in trials if (index := self.space.index(trial.configuration)) is not None}
+        if self._signatures is not None and known:
+            self._signatures.suppose(self.space.codes(list(known)), list(known.values()), doubt)
+
     @property
     def sources(self) -> tuple[SourceUse, ...]:
         """What is made of the sources, in the order they were given."""
@@ -126,9 +134,14 @@ class BayesianStrategy(CandidateStrategy):
         return [self._modelled(0)]
 
     def _modelled(self, position: int) -> ModelledAxis:
-        prior = LogNormalPrior(self._coordinates.count, length_spread=self.options.length_spread)
-        iterations, warp = self.options.iterations, self.options.warp
-        return ModelledAxis(position, prior, iterations=iterations, warp=warp, sources=self._sources)
+        return ModelledAxis(
+            position,
+            np.arange(self._coordinates.count),
+            length_spread=self.options.length_spread,
+            iterations=self.options.iterations,
+            warp=self.options.warp,
+            sources=self._sources,
+        )
 
     def _make_validity(self) -> Validity:
         return Validity(
@@ -138,6 +151,26 @@ class BayesianStrategy(CandidateStrategy):
             rng=self.rng,
             sources=self._sources,
         )
+
+    def focus(self, values: Mapping[str, Collection[Value]]) -> None:
+        """Propose only configurations with these values, to improve on the best of those; all others still teach.
+
+        So one model of time serves the search for the best of some types, which are features like any other. Only
+        before the first trial is told.
+
+        Args:
+            values: by name of a parameter, its allowed values.
+        """
+        for name, allowed in values.items():
+            offered = self.space.parameter(name).values
+            self._focus[self.space.names.index(name)] = [offered.index(v) for v in allowed if v in offered]
+
+    def _in_focus(self, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return which configurations may be proposed, ``(n,)`` from value codes ``(n, d)``."""
+        inside = np.ones(len(codes), dtype=np.bool_)
+        for column, allowed in self._focus.items():
+            inside &= np.isin(codes[:, column], allowed)
+        return inside
 
     def _moved_into_focus(self, indices: Indices) -> Indices:
         """Return configurations like the given ones that may be proposed, without those that are not valid."""
@@ -220,7 +253,7 @@ class BayesianStrategy(CandidateStrategy):
         Those that are not valid are left out, so the answer may be shorter, or empty.
         """
         codes = self.space.codes(indices).copy()
-        probes = self.space.codes(self.space.sample(min(_PROBES, self.space.size), self.rng))
+        probes = self.space.codes(self.space.sample(min(512, self.space.size), self.rng))
         rows = np.concatenate([probes[:, signatures.columns], signatures.widest[None, :]])
         trial = np.concatenate([probes, probes[:1]])
         trial[:, signatures.columns] = rows
@@ -248,7 +281,7 @@ class BayesianStrategy(CandidateStrategy):
             return index
         # A sample is improved on from its best candidate and from the best feasible trial.
         starts = {index: value} | dict.fromkeys(self._elite(1), -math.inf)
-        return ascend(starts, self._free_neighbours, self._values, _STEPS)
+        return ascend(starts, self._free_neighbours, self._values, self.steps)
 
     def _next_neighbour(self) -> int | None:
         """Return the neighbour of largest value of the best trial that has any that could be best."""

@@ -36,24 +36,12 @@ from mptune.strategies.model_based.strategy import Candidates, ScoreModelStrateg
 
 __all__ = ["BayesianBacoOptions", "BayesianBacoStrategy", "Forest", "GammaPrior", "Targets", "fitted"]
 
-#: Deviation of the noise while there are fewer than two observations.
-_UNFITTED_NOISE: Final = 0.1
 #: Smallest deviation of values that counts as more than rounding, relative to their magnitude.
 _LEAST_DEVIATION: Final = 1e-9
-#: Largest penalty. A larger one would hide the differences between feasible configurations.
-_MOST_PENALTY: Final = 1e3
 #: Bounds of length scales, and of the deviations of signal and noise of a standardised function.
 _BOUNDS: Final = ((0.01, 100.0), (0.1, 10.0), (0.01, 1.0))
 #: Ranges of their random settings, uniform in the logarithm.
 _RANDOM: Final = ((0.1, 10.0), (0.3, 3.0), (0.01, 0.1))
-#: Half the width of the range the optimiser sees of every variable.
-_HALF_WIDTH: Final = 4.0
-#: Weights of configurations that ran and that failed, of the published implementation.
-_RAN, _FAILED = 0.8, 0.2
-#: The forest is grown again where a configuration ran below the first probability, or failed above the second.
-_LIKELY, _UNLIKELY = 0.5, 0.1
-#: Least deviation of predictions, of standardised values: all trees agree near the observations.
-_LEAST_SPREAD: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +110,7 @@ class GammaPrior(Prior):
         self._shape, self._rate = shape, rate
         self.owners = owners
         self.low, self.high = self._box(_BOUNDS)
-        self.unit = 0.5 * (self.high - self.low) / _HALF_WIDTH
+        self.unit = (self.high - self.low) / 8.0  # the optimiser sees ranges of this width
 
     def log_density(self, vector: Array) -> tuple[float, Array]:
         """Return the log density up to a constant, and its gradient."""
@@ -197,7 +185,8 @@ class Targets:
         positive = np.where(scores > 0, scores, 1.0)
         plain = 1.0 / np.maximum(positive, 1e-100) if self.minimise else -positive
         values = -np.log(positive) if self.log else plain
-        penalised = self.worst - np.clip(scores, -_MOST_PENALTY, 0.0)
+        # A larger penalty than 1000 would hide the differences between feasible configurations.
+        penalised = self.worst - np.clip(scores, -1e3, 0.0)
         return np.asarray((np.where(scores > 0, values, penalised) - self.mean) / self.deviation)
 
 
@@ -265,7 +254,7 @@ class ForestPosterior:
 
     def predict(self, x: Array) -> tuple[Array, Array]:
         mean, deviation = self._forest.predict(x)
-        return mean, np.maximum(deviation, _LEAST_SPREAD)
+        return mean, np.maximum(deviation, 0.01)  # all trees agree near the observations
 
 
 class BayesianBacoStrategy(ScoreModelStrategy):
@@ -326,8 +315,7 @@ class BayesianBacoStrategy(ScoreModelStrategy):
         least = self.options.least_feasible * int(self.rng.integers(levels)) / max(levels - 1, 1)
         leaders = self._leaders(pool, least)
         if not leaders:
-            least = 0.0
-            leaders = self._leaders(pool, least)
+            leaders, least = self._leaders(pool, 0.0), 0.0
         if not leaders or pool.complete or not self.options.local_search:
             return next(iter(leaders), None)
         return self._ascended(leaders, least)
@@ -361,7 +349,7 @@ class BayesianBacoStrategy(ScoreModelStrategy):
             owners = self._prior.owners
             if len(y) > 1:
                 self.hyperparameters = fitted(x, y, self._prior, options, self.hyperparameters, self.rng)
-            found = self.hyperparameters or Hyperparameters(np.ones(len(owners)), signal=1.0, noise=_UNFITTED_NOISE)
+            found = self.hyperparameters or Hyperparameters(np.ones(len(owners)), signal=1.0, noise=0.1)
             by_coordinate = Hyperparameters(found.lengths[owners], found.signal, found.noise)
             self._model = Posterior(by_coordinate, pool.features, x, y)
         self._best = self._to_beat = float(y.min())
@@ -403,11 +391,10 @@ class BayesianBacoStrategy(ScoreModelStrategy):
         rows = self._features(told)
         if self._forest is not None and known < self.options.regrow * self._grown_to:
             probability = self._forest.predict(rows[new])[0]
-            if np.where(ran[new], probability > _LIKELY, probability <= _UNLIKELY).all():
+            if np.where(ran[new], probability > 0.5, probability <= 0.1).all():
                 return
-        self._forest = Forest(
-            self.options.trees, self.rng, rows, ran, bootstrap=False, weights=np.where(ran, _RAN, _FAILED)
-        )
+        weights = np.where(ran, 0.8, 0.2)  # those of the published implementation
+        self._forest = Forest(self.options.trees, self.rng, rows, ran, bootstrap=False, weights=weights)
         self._grown_to, self._probability = known, None
 
     def _log_feasible(self, probability: Array, least: float) -> Array:

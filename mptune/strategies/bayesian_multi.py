@@ -36,32 +36,10 @@ from mptune.strategies.model_based.coordinates import normalised
 from mptune.strategies.model_based.gaussian_process import KERNELS, Hyperparameters, Posterior
 from mptune.strategies.model_based.strategy import Candidates, ScoreModelStrategy
 
-__all__ = [
-    "METHODS", "AdvancedMulti", "BayesianMultiOptions", "BayesianMultiStrategy", "Multi", "Portfolio",
-    "contextual_variance",
-]  # fmt: skip
+__all__ = ["METHODS", "AdvancedMulti", "BayesianMultiOptions", "BayesianMultiStrategy", "Multi", "Portfolio"]
 
 #: The choice of the acquisition function: a portfolio rule, or always the same.
 METHODS: Final = ("advanced-multi", "multi", "multi-fast", "multi-ultrafast", *ACQUISITIONS)
-#: Methods whose functions never suggest the same in one round.
-_DISTINCT: Final = ("advanced-multi", "multi-fast", "multi-ultrafast")
-#: Least deviation of the noise: its variance is scikit-learn's default, on which the paper builds.
-_LEAST_NOISE: Final = 1e-5
-#: Best trials whose neighbours join a sample of a large space.
-_ELITE: Final = 4
-#: A sample of a large space is drawn again after this many observations, and whenever there is a new best.
-_SAMPLE_AGE: Final = 20
-
-
-def contextual_variance(variance: float, initial_variance: float, improvement: float) -> float:
-    """Return the exploration factor ``(variance / improvement) / initial_variance`` (Willemsen 2021, Sec. III-F).
-
-    Args:
-        variance: mean posterior variance of the candidates.
-        initial_variance: the same after the initial sample.
-        improvement: by what factor the best observation is better than the mean of the initial sample.
-    """
-    return variance / improvement / initial_variance
 
 
 class Portfolio:
@@ -210,7 +188,8 @@ class BayesianMultiStrategy(ScoreModelStrategy):
         self._portfolio = self._make_portfolio()
         self._coordinates = normalised(self.space.parameters)
         lengths = np.full(self._coordinates.count, self.options.length_scale)
-        self._hyperparameters = Hyperparameters(lengths, 1.0, max(self.options.noise, _LEAST_NOISE))
+        # The variance of the least noise is scikit-learn's default, on which the paper builds.
+        self._hyperparameters = Hyperparameters(lengths, 1.0, max(self.options.noise, 1e-5))
         #: The initial sample once it is drawn, and the number of observations that completes it.
         self._design: list[int] | None = None
         self._design_target = 0
@@ -316,11 +295,15 @@ class BayesianMultiStrategy(ScoreModelStrategy):
                 values = ACQUISITIONS[name](mean, deviation, best, self.exploration)
                 position = int(np.where(free, values, -np.inf).argmax())
                 suggested[name] = int(pool.indices[left[position]])
-                free[position] = self.options.method not in _DISTINCT
+                free[position] = self.options.method not in ("advanced-multi", "multi-fast", "multi-ultrafast")
         return suggested
 
     def _explore(self, variance: float) -> float:
-        """Return the exploration factor for a mean posterior variance of the candidates."""
+        """Return the exploration factor for a mean posterior variance of the candidates.
+
+        The contextual variance is that variance relative to the one after the initial sample, divided by the factor
+        that the best observation is better than the mean of the initial sample (Willemsen 2021, Sec. III-F).
+        """
         if not self.options.contextual:
             return self.options.exploration
         scores = list(self.observations.values())
@@ -328,7 +311,7 @@ class BayesianMultiStrategy(ScoreModelStrategy):
         if len(scores) >= self._design_target:
             self._anchor = anchor
         mean, initial_variance = anchor
-        return contextual_variance(variance, initial_variance, max(scores) / mean if mean > 0.0 else 1.0)
+        return variance / initial_variance / (max(scores) / mean if mean > 0.0 else 1.0)
 
     # -- the model -----------------------------------------------------------------------------
 
@@ -337,7 +320,7 @@ class BayesianMultiStrategy(ScoreModelStrategy):
         if len(self._posterior) + len(self._new) > self.options.max_observations:
             return True
         born, best = self._pool_born
-        is_old = len(self.observations) >= born + _SAMPLE_AGE
+        is_old = len(self.observations) >= born + 20
         return not pool.complete and (is_old or max(self.observations.values()) > best)
 
     def _rebuild(self) -> Candidates:
@@ -345,7 +328,7 @@ class BayesianMultiStrategy(ScoreModelStrategy):
             pool = self._free_candidates()
         else:
             sample = self.space.sample(self.options.sample, self.rng, self._seen)
-            around = [self.space.neighbours(index, "hamming") for index in self._ranked()[:_ELITE]]
+            around = [self.space.neighbours(index, "hamming") for index in self._ranked()[:4]]
             pool = self._candidates(np.concatenate([sample, *around]))
         most = self.options.max_observations
         is_full = len(self.observations) > most

@@ -119,12 +119,8 @@ class BayesianParetoStrategy(BayesianStrategy):
             return _CodedAxis(error, lambda: signatures.version)
         return self._modelled(position)
 
-    # -- ask and tell --------------------------------------------------------------------------
-
     def _levels(self, trial: Trial) -> Array:
         return np.array(self.objective.levels(trial))
-
-    # -- the model -----------------------------------------------------------------------------
 
     def _imagine(self, index: int) -> None:
         codes = self.space.codes([index])

@@ -17,12 +17,7 @@ class ExhaustiveStrategy(Strategy):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._position = 0
+        self._left = iter(range(self.space.size))
 
-    def _propose(self, n: int) -> list[int]:
-        found: list[int] = []
-        while len(found) < n and self._position < self.space.size:
-            if self._position not in self._seen:
-                found.append(self._position)
-            self._position += 1
-        return found
+    def _next(self) -> int | None:
+        return next((index for index in self._left if index not in self._seen), None)

@@ -55,8 +55,6 @@ class LocalSearchStrategy(ScoredStrategy):
     def _reached(self, optimum: int) -> None:
         """Take note of the local optimum a climb has ended at."""
 
-    # -- ask ------------------------------------------------------------------------------------
-
     def _next(self) -> int | None:
         for _ in range(_KNOWN_STARTS):
             self._climb()
@@ -74,8 +72,6 @@ class LocalSearchStrategy(ScoredStrategy):
         if start is not None:
             self._starts[start] = None
         return start
-
-    # -- climb ----------------------------------------------------------------------------------
 
     def _climb(self) -> None:
         """Make every move that the known scores decide, from climb to climb."""

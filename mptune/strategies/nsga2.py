@@ -99,8 +99,6 @@ class Nsga2Strategy(PopulationStrategy):
         self._arrived: list[int] = []
         self._parents: list[int] = []
 
-    # -- costs ----------------------------------------------------------------------------------
-
     def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
         super()._learn(indices, trials)
         for index, trial in zip(indices, trials, strict=True):
@@ -119,8 +117,6 @@ class Nsga2Strategy(PopulationStrategy):
             own = value if objective.minimise else -value
             costs = (own,) if objective.metric == "error" else (own, _log10(trial.error))
         return tuple(math.inf if math.isnan(cost) or not trial.is_valid else cost for cost in costs)
-
-    # -- evolution ------------------------------------------------------------------------------
 
     def _evolved(self) -> list[int]:
         """Return the children of the fittest of all that competed."""

@@ -25,13 +25,12 @@ class RandomStrategy(Strategy):
         self._displaced: dict[int, int] = {}
         self._position = 0
 
-    def _propose(self, n: int) -> list[int]:
-        found: list[int] = []
-        while len(found) < n and self._position < self.space.size:
+    def _next(self) -> int | None:
+        while self._position < self.space.size:
             index = self._draw()
             if index not in self._seen:
-                found.append(index)
-        return found
+                return index
+        return None
 
     def _draw(self) -> int:
         """Return the next index of the shuffled order."""

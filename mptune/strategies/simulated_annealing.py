@@ -20,9 +20,6 @@ __all__ = ["SimulatedAnnealingOptions", "SimulatedAnnealingStrategy", "acceptanc
 #: Moves among known neighbours in a row after which the walk counts as stuck.
 _STUCK_MOVES: Final = 100
 
-#: Evaluations of a cooling over the budget where there is none.
-_UNBOUNDED: Final = 200
-
 
 @dataclass(frozen=True, slots=True)
 class SimulatedAnnealingOptions(Options):
@@ -108,7 +105,7 @@ class SimulatedAnnealingStrategy(ScoredStrategy):
     def temperature(self) -> float:
         """The relative loss of score that is accepted with probability 1/e at present."""
         start, end = self.options.start_temperature, self.options.end_temperature
-        over = self.options.evaluations or self.budget or _UNBOUNDED
+        over = self.options.evaluations or self.budget or 200
         passed = self._evaluated % over / over
         return float(start * (end / start) ** passed)
 

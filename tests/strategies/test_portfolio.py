@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from mptune.strategies.bayesian_multi import AdvancedMulti, Multi, contextual_variance
+from mptune.strategies.bayesian_multi import AdvancedMulti, Multi
 from mptune.strategies.model_based.acquisition import ACQUISITIONS
 
 
@@ -25,12 +25,6 @@ def test_acquisition_functions_against_high_precision(exploration: float) -> Non
             assert improvement[i] == pytest.approx(float(mpmath.log(gap * below + s * density)), rel=1e-7, abs=1e-12)
             assert probability[i] == pytest.approx(float(mpmath.log(below)), rel=1e-10, abs=1e-15)
             assert bound[i] == pytest.approx(float(-(m - exploration * s)), rel=1e-12)
-
-
-def test_contextual_variance_on_hand_numbers() -> None:
-    # Mean variance 0.3, after the initial sample 0.5; times of 10 in the initial sample's mean, 4 at best.
-    assert contextual_variance(0.3, 0.5, 10.0 / 4.0) == pytest.approx(0.24)
-    assert contextual_variance(0.5, 0.5, 1.0) == 1.0
 
 
 NAMES = ("ei", "poi", "lcb")

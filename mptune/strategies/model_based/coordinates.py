@@ -20,8 +20,6 @@ __all__ = ["PERMUTATION_DISTANCES", "Coordinates", "alignment", "distances", "fe
 PERMUTATION_DISTANCES: Final[tuple[str, ...]] = ("spearman", "kendall", "hamming", "naive")
 #: Orders that are compared without regard to their elements; each takes a coordinate.
 _MOST_NAIVE: Final = math.factorial(6)
-#: Configurations looked at to find out which features vary.
-_PROBES: Final = 512
 
 
 class Coordinates:
@@ -54,7 +52,7 @@ def features(space: SearchSpace) -> Coordinates:
     respects, but it fills warps, divides the problem and avoids bank conflicts as one of 64 does. Models of earlier
     runs need the alignment to explain the times of some kernels.
     """
-    probes = space.codes(space.sample(min(space.size, _PROBES), np.random.default_rng(0)))
+    probes = space.codes(space.sample(min(space.size, 512), np.random.default_rng(0)))
     tables: list[tuple[int, Array]] = []
     for column, table in enumerate(parameter.encoded() for parameter in space.parameters):
         varying = np.ptp(table[probes[:, column]], axis=0) > 0

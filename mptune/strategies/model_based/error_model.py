@@ -39,8 +39,6 @@ from mptune.strategies.model_based.gaussian_process import cholesky, single_thre
 
 __all__ = ["ErrorModel", "Signatures"]
 
-Keys = NDArray[np.uint64]
-
 #: Prior means and standard deviations of the exponents, in decades.
 _LEVEL: Final = (0.0, 2.0)
 _CONDITION: Final = (0.0, 1.5)
@@ -304,7 +302,7 @@ class Signatures:
 
     # -- asking --------------------------------------------------------------------------------
 
-    def keys(self, codes: Codes) -> Keys:
+    def keys(self, codes: Codes) -> NDArray[np.uint64]:
         """Return an identity of each configuration's signature, shape ``(n,)``."""
         return codes[:, self.columns].astype(np.uint64) @ self._multipliers
 

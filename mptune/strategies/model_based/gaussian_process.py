@@ -13,7 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from mptune.strategies.base import Array
 
 __all__ = [
     "KERNELS", "Hyperparameters", "Kernel", "LogNormalPrior", "Posterior", "Prior", "cholesky", "fit", "log_posterior",
-    "matern52", "maximise", "single_threaded",
+    "matern52", "single_threaded",
 ]  # fmt: skip
 
 #: Returns correlations from squared scaled distances, in their shape.
@@ -71,40 +71,6 @@ def cholesky(matrix: Array) -> tuple[Array, Array]:
     if failed:
         raise LinAlgError("the matrix is not positive definite")
     return lower, lapack.dtrtri(lower, lower=1)[0]
-
-
-def maximise(
-    function: Callable[[Array], tuple[float, Array]],
-    starts: Iterable[Array],
-    *,
-    low: Array,
-    high: Array,
-    unit: Array,
-    max_iterations: int,
-) -> Array:
-    """Return the largest local maximum within bounds that L-BFGS-B finds from the starting points, shape ``(n,)``.
-
-    The function returns its value, ``-inf`` where it is not defined, and its gradient. The unit is the scale of each
-    variable.
-    """
-    from scipy.optimize import Bounds, minimize  # takes half a second, which making a strategy need not spend
-
-    def loss(z: Array) -> tuple[float, Array]:
-        value, gradient = function(z * unit)
-        return (-value, -unit * gradient) if math.isfinite(value) else (_WORST, np.zeros_like(z))
-
-    found = [
-        minimize(
-            loss,
-            np.clip(start, low, high) / unit,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=Bounds(low / unit, high / unit),
-            options={"maxiter": max_iterations, "gtol": 1e-3, "ftol": 1e-7},
-        )
-        for start in starts
-    ]
-    return np.asarray(min(found, key=lambda result: float(result.fun)).x * unit)
 
 
 # -- hyperparameters ---------------------------------------------------------------------------
@@ -213,18 +179,34 @@ def log_posterior(vector: Array, x: Array, y: Array, prior: Prior) -> tuple[floa
 
 
 def fit(x: Array, y: Array, prior: Prior, starts: Iterable[Hyperparameters], max_iterations: int) -> Hyperparameters:
-    """Return the hyperparameters of the largest posterior found from the starting points, at least one.
+    """Return the hyperparameters of the largest posterior that L-BFGS-B finds from the starting points, at least one.
 
     Features and observations as for :func:`log_posterior`, with a deviation near one. Fewer than two observations
     leave the first starting point.
     """
+    from scipy.optimize import Bounds, minimize  # takes half a second, which making a strategy need not spend
+
     starts = list(starts)
     if len(x) < 2:
         return starts[0]
-    bounds = {"low": prior.low, "high": prior.high, "unit": prior.unit}
-    vectors = [start.to_vector() for start in starts]
-    value = partial(log_posterior, x=x, y=y, prior=prior)
-    return Hyperparameters.from_vector(maximise(value, vectors, **bounds, max_iterations=max_iterations))
+    low, high, unit = prior.low, prior.high, prior.unit
+
+    def loss(z: Array) -> tuple[float, Array]:
+        value, gradient = log_posterior(z * unit, x, y, prior)
+        return (-value, -unit * gradient) if math.isfinite(value) else (_WORST, np.zeros_like(z))
+
+    found = [
+        minimize(
+            loss,
+            np.clip(start.to_vector(), low, high) / unit,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=Bounds(low / unit, high / unit),
+            options={"maxiter": max_iterations, "gtol": 1e-3, "ftol": 1e-7},
+        )
+        for start in starts
+    ]
+    return Hyperparameters.from_vector(min(found, key=lambda result: float(result.fun)).x * unit)
 
 
 # -- regression --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from mptune.strategies.model_based.gaussian_process import Hyperparameters, LogNormalPrior, Posterior, fit
@@ -33,8 +34,8 @@ _LEAST_LOG_PROBABILITY: Final = -20.0
 class Outcome:
     """A trial as the models see it: features ``(k,)`` and value codes ``(d,)`` of its configuration, and its results.
 
-    The levels are the logarithms of the objectives, lower is better, NaN if not known. A trial failed if it did not run
-    to its end with finite numbers or violated a measured constraint.
+    The levels are the logarithms of the objectives, lower is better, and of whatever else has a model; NaN if not
+    known. A trial failed if it did not run to its end with finite numbers or violated a measured constraint.
     """
 
     features: Array
@@ -97,6 +98,10 @@ class Scale:
             z = np.where(z > 0, np.log1p(self.warp * np.maximum(z, 0.0)) / self.warp, z)
         return np.asarray((z - self.mean) / self.deviation)
 
+    def undo(self, mean: Array, deviation: Array) -> tuple[Array, Array]:
+        """Return mean and deviation of values from those of standardised ones, without compression."""
+        return self.median + self.spread * (self.mean + self.deviation * mean), self.spread * self.deviation * deviation
+
 
 class Axis(ABC):
     """A model of one objective, in units of its own in which less is better."""
@@ -125,29 +130,47 @@ class Axis(ABC):
 
 
 class ModelledAxis(Axis):
-    """An objective that depends on all parameters: a Gaussian process of its logarithm, in the units of a scale."""
+    """A number that depends on the parameters: a Gaussian process of its logarithm, in the units of a scale.
+
+    Args:
+        position: of the number among the levels of an outcome.
+        columns: the features it depends on.
+    """
 
     def __init__(
-        self, position: int, prior: LogNormalPrior, *, iterations: int, warp: float, sources: Sources | None = None
+        self,
+        position: int,
+        columns: NDArray[np.intp],
+        *,
+        length_spread: float,
+        iterations: int,
+        warp: float = 0.0,
+        sources: Sources | None = None,
     ) -> None:
-        self._position, self._prior, self._iterations, self._warp = position, prior, iterations, warp
+        self._position, self._columns, self._iterations, self._warp = position, columns, iterations, warp
+        self._prior = LogNormalPrior(len(columns), length_spread=length_spread)
         self._sources = sources if sources is not None and sources.models else None
-        self._hyperparameters: Hyperparameters = prior.centre
+        self._hyperparameters: Hyperparameters = self._prior.centre
         self.scale = Scale.of(np.empty(0), 0.0)
         self._expected: Array
         self._posterior: Posterior
+
+    def __len__(self) -> int:
+        """Number of observations."""
+        return len(self._posterior)
 
     def fit(self, candidates: Candidates, known: Sequence[Outcome]) -> None:
         seen = [o for o in known if not math.isnan(o.levels[self._position])]
         x, values = _features(seen, candidates), np.array([o.levels[self._position] for o in seen])
         self.scale = Scale.of(values, self._warp) if self._sources is None else self._sources.scale(values)
-        z = self.scale.apply(values)
+        z, own = self.scale.apply(values), np.take(x, self._columns, axis=1)
         if self._sources is None:
-            self._hyperparameters = fit(x, z, self._prior, [self._hyperparameters], self._iterations)
+            self._hyperparameters = fit(own, z, self._prior, [self._hyperparameters], self._iterations)
         else:
             self._hyperparameters = self._sources.fit(x, z)
         self._expected = self._prior_mean(candidates)
-        self._posterior = Posterior(self._hyperparameters, candidates.features, x, z - self._prior_mean(x))
+        at = np.take(candidates.features, self._columns, axis=1)
+        self._posterior = Posterior(self._hyperparameters, at, own, z - self._prior_mean(x))
 
     def extend(self, outcomes: Sequence[Outcome]) -> None:
         self._posterior.forget_imagined()
@@ -155,19 +178,19 @@ class ModelledAxis(Axis):
             level = float(outcome.levels[self._position])
             if not math.isnan(level):
                 before = self._prior_mean(outcome.features[None, :])[0]
-                self._posterior.append(outcome.features, float(self.scale.apply(level)) - before)
+                self._posterior.append(outcome.features[self._columns], float(self.scale.apply(level)) - before)
 
     def _prior_mean(self, at: Array | Candidates) -> Array:
         return np.zeros(1) if self._sources is None else self._sources.mean(at)
 
     def imagine(self, features: Array) -> None:
-        self._posterior.imagine(features)
+        self._posterior.imagine(features[self._columns])
 
     def at_candidates(self) -> tuple[Array, Array]:
         return self._posterior.mean + self._expected, self._posterior.deviation
 
     def at(self, features: Array, codes: Codes) -> tuple[Array, Array]:  # noqa: ARG002 - features say everything
-        mean, deviation = self._posterior.predict(features)
+        mean, deviation = self._posterior.predict(np.take(features, self._columns, axis=1))
         return mean + self._prior_mean(features), deviation
 
     def of(self, outcomes: Sequence[Outcome]) -> Array:

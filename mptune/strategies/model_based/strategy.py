@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,13 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.results.trial import Trial
-from mptune.space.configuration import Value
 from mptune.strategies.base import Array, Indices, Strategy
 from mptune.strategies.model_based.coordinates import Coordinates
-from mptune.strategies.model_based.error_model import Signatures
 from mptune.strategies.model_based.gaussian_process import single_threaded
 
-__all__ = ["CandidateStrategy", "Candidates", "ModelBasedStrategy", "ScoreModelStrategy", "ascend", "best_and_others"]
+__all__ = ["CandidateStrategy", "Candidates", "ScoreModelStrategy", "ascend", "best_and_others"]
 
 #: Scores are limited to this, so that their squares are finite (a time of 0 scores the largest double).
 _MOST_SCORE: Final = 1e100
@@ -85,57 +83,7 @@ def ascend(
     return best
 
 
-class ModelBasedStrategy(Strategy):
-    """Proposes one by one; configurations proposed and not told yet are pending."""
-
-    _signatures: Signatures | None = None
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._pending: dict[int, None] = {}
-        #: By column, the codes that proposals may have; empty if there is no restriction.
-        self._focus: dict[int, list[int]] = {}
-
-    def focus(self, values: Mapping[str, Collection[Value]]) -> None:
-        """Propose only configurations with these values, to improve on the best of those; all others still teach.
-
-        So one model of time serves the search for the best of some types, which are features like any other. Only
-        before the first trial is told.
-
-        Args:
-            values: by name of a parameter, its allowed values.
-        """
-        for name, allowed in values.items():
-            offered = self.space.parameter(name).values
-            self._focus[self.space.names.index(name)] = [offered.index(v) for v in allowed if v in offered]
-
-    def _in_focus(self, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Return which configurations may be proposed, ``(n,)`` from value codes ``(n, d)``."""
-        inside = np.ones(len(codes), dtype=np.bool_)
-        for column, allowed in self._focus.items():
-            inside &= np.isin(codes[:, column], allowed)
-        return inside
-
-    def expect(self, trials: Sequence[Trial], doubt: float) -> None:
-        """Teach the model of errors; no signature is known from these."""
-        known = {index: trial for trial in trials if (index := self.space.index(trial.configuration)) is not None}
-        if self._signatures is not None and known:
-            self._signatures.suppose(self.space.codes(list(known)), list(known.values()), doubt)
-
-    @single_threaded()
-    def _propose(self, n: int) -> list[int]:  # noqa: ARG002 - asked again for each
-        index = self._next()
-        if index is None:
-            return []
-        self._pending[index] = None
-        return [index]
-
-    @abstractmethod
-    def _next(self) -> int | None:
-        """Return the next configuration, None when no candidate is left."""
-
-
-class CandidateStrategy(ModelBasedStrategy):
+class CandidateStrategy(Strategy):
     """Keeps a model over a set of candidates: fitted when due, extended in between; it imagines pending trials.
 
     A subclass sets the coordinates and calls :meth:`_updated` in :meth:`_next`.
@@ -145,8 +93,9 @@ class CandidateStrategy(ModelBasedStrategy):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        #: All configurations told, in order.
+        #: All configurations told, in order, and those proposed and not told yet.
         self._told: dict[int, None] = {}
+        self._pending: dict[int, None] = {}
         self._pool: Candidates | None = None
         #: Features of the whole space, once needed.
         self._whole: Array | None = None
@@ -154,8 +103,10 @@ class CandidateStrategy(ModelBasedStrategy):
         self._new: list[int] = []
         self._imagined: set[int] = set()
 
+    @single_threaded()
     def _propose(self, n: int) -> list[int]:
         found = super()._propose(n)
+        self._pending |= dict.fromkeys(found)
         self._strike(found)
         return found
 

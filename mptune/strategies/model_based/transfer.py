@@ -58,23 +58,11 @@ _BEND: Final = 0.2
 _FASTEST, _OTHERS = 60, 160
 #: Fewest trials a source is modelled by.
 _FEWEST: Final = 8
-#: Share of the variance of its own trials that a source has to explain.
-_LEAST_EXPLAINED: Final = 0.2
 #: Standard deviations of the priors of offset and weights.
 _OFFSET: Final = 1.0
 _WEIGHT: Final = 0.25
-#: Centre of the prior of the deviation of the rest, in units of the sources' own.
-_LEFT: Final = 0.5
-#: Sources are dropped where the log of the likelihood is larger by this much without them.
-_BENEFIT: Final = 3.0
 #: Iterations of each fit of the rest, which continues from the one before.
 _ITERATIONS: Final = 6
-#: Iterations of the fit of a source. One of many trials is fitted to every third of them, then briefly to all.
-_ONCE: Final = 20
-_MANY: Final = 110
-_COARSE, _FINE = 12, 2
-#: Times that hyperparameters and weights are fitted in turn.
-_ROUNDS: Final = 2
 
 
 def shared(source: Source, space: SearchSpace) -> tuple[tuple[str, ...], tuple[Trial, ...]]:
@@ -146,7 +134,8 @@ class _SourceModel:
             return "its trials are not used: all are equally good"
         prior = LogNormalPrior(x.shape[1])
         self._times = _posterior(x[known], (values - self._mean) / self.spread, prior)
-        if 1.0 - float(np.square(self._times.left_out()).mean()) < _LEAST_EXPLAINED:
+        explained = 1.0 - float(np.square(self._times.left_out()).mean())
+        if explained < 0.2:
             return "its trials are not used: they do not follow from its parameters"
         self._failures: Posterior | None = None
         if failed.any():
@@ -162,11 +151,7 @@ class _SourceModel:
 
 
 def _posterior(x: Array, y: Array, prior: LogNormalPrior) -> Posterior:
-    if len(x) > _MANY:
-        found = fit(x, y, prior, [fit(x[::3], y[::3], prior, [prior.centre], _COARSE)], _FINE)
-    else:
-        found = fit(x, y, prior, [prior.centre], _ONCE)
-    return Posterior(found, x[:0], x, y)
+    return Posterior(fit(x, y, prior, [prior.centre], 20), x[:0], x, y)
 
 
 class Sources:
@@ -186,8 +171,8 @@ class Sources:
         self.weights, self._offset = np.full(len(self.models), 1.0 / max(len(self.models), 1)), 0.0
         self._spread = float(np.mean([model.spread for model in self.models])) if self.models else 1.0
         self._everywhere: Array | None = None
-        #: Hyperparameters of the rest, and of the values by themselves.
-        self._prior = LogNormalPrior(coordinates.count, length_spread=length_spread, signal=_LEFT)
+        #: Hyperparameters of the rest, in units of the deviations of the sources, and of the values by themselves.
+        self._prior = LogNormalPrior(coordinates.count, length_spread=length_spread, signal=0.5)
         self._left = self._alone = self._prior.centre
 
     @property
@@ -239,14 +224,14 @@ class Sources:
         if not len(z):
             return self._left
         levels = self._levels(x)
-        for _ in range(_ROUNDS):
+        for _ in range(2):  # hyperparameters and weights in turn
             self._left = fit(x, z - self._mean(levels), self._prior, [self._left], _ITERATIONS)
             self._weigh(Posterior(self._left, x[:0], x, z), z, levels)
         centred = z - z.mean()
         self._alone = fit(x, centred, self._prior, [self._alone], _ITERATIONS)
         with_sources, _ = log_posterior(self._left.to_vector(), x, z - self._mean(levels), self._prior)
         without, _ = log_posterior(self._alone.to_vector(), x, centred, self._prior)
-        if without <= with_sources + _BENEFIT:
+        if without <= with_sources + 3.0:
             return self._left
         self._offset, self.weights = float(z.mean()), np.zeros_like(self.weights)
         return self._alone
