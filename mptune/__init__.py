@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from mptune.kernel import Scratch as Scratch
     from mptune.kernel.regions import RegionalMetric as RegionalMetric
     from mptune.precision import COMPOUND as COMPOUND
+    from mptune.progress import tune as tune
+    from mptune.progress import tune_sizes as tune_sizes
     from mptune.run import Run as Run
     from mptune.show import plot as plot
     from mptune.show import write_report as write_report
-    from mptune.show.progress import tune as tune
-    from mptune.show.progress import tune_sizes as tune_sizes
     from mptune.source.loading import load_application as load_application
     from mptune.source.loading import load_kernel as load_kernel
     from mptune.space.parameters import BooleanParameter as BooleanParameter
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "errors": ("MptuneError",),
     "kernel": ("Application", "Buffer", "Constant", "In", "InOut", "Kernel", "Out", "Scalar", "Scratch"),
-    "show.progress": ("tune", "tune_sizes"),
+    "progress": ("tune", "tune_sizes"),
     "precision": ("COMPOUND",),
     "kernel.regions": ("RegionalMetric",),
     "source.loading": ("load_application", "load_kernel"),

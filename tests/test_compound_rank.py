@@ -12,6 +12,7 @@ import pytest
 from awkward_kernel import run_of
 from described import described_run
 
+from mptune.explanation import explanation_of
 from mptune.precision import COMPOUND, EVERY_PRECISION, PRECISIONS, precision, promoted
 from mptune.results.objective import Objective
 from mptune.results.speedup import Finals
@@ -22,7 +23,6 @@ from mptune.space.search_space import SearchSpace
 from mptune.store import RunState
 from mptune.strategies.model_based.coordinates import distances
 from mptune.strategies.model_based.error_model import Signatures
-from mptune.tuning.explain import explanation_of
 from mptune.wisdom import Chooser, gather, read_sources
 
 BEST_FIRST = (

@@ -16,6 +16,7 @@ from described import described_run
 from made_up_devices import MadeUp, MadeUpDevices, replace_devices
 
 from mptune.errors import KernelError
+from mptune.explanation import Change, Explanation, explanation_of
 from mptune.precision import precision
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
@@ -23,7 +24,7 @@ from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 from mptune.tuning import tune
-from mptune.tuning.explain import Change, Explanation, explain, explanation_of
+from mptune.tuning.explain import explain
 from mptune.tuning.session import RunSession
 
 TYPES = ("fp64", "fp32", "fp16")

@@ -11,17 +11,28 @@ import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from mptune.data.conversion import poison_pattern, poisoned
 from mptune.errors import MetricError
 from mptune.kernel.regions import boxes
 from mptune.precision import PRECISIONS
 
+#: Quiet NaNs with a payload no arithmetic makes up by itself. E4M3 has one NaN only.
+_POISON_BITS: Final = MappingProxyType(
+    {
+        PRECISIONS["fp64"].dtype: 0x7FFD_A5A5_A5A5_A5A5,
+        PRECISIONS["fp32"].dtype: 0x7FE5_A5A5,
+        PRECISIONS["fp16"].dtype: 0x7F25,
+        PRECISIONS["bf16"].dtype: 0x7FE5,
+        PRECISIONS["fp8_e5m2"].dtype: 0x7D,
+        PRECISIONS["fp8_e4m3"].dtype: 0x7F,
+    }
+)
 #: Elements converted at a time on the host: 96 KiB of doubles, which stay in the cache between the steps of a metric.
 #: Arrays of 128 KiB and more are fresh memory from the system each time (glibc): some metrics were five times slower.
 CHUNK: Final = 12288
@@ -303,3 +314,22 @@ def _working_type(*types: np.dtype[Any]) -> np.dtype[Any]:
     if any(dtype.kind == "c" for dtype in types):
         return np.dtype(np.clongdouble if is_wide else np.complex128)
     return np.dtype(np.longdouble if is_wide else np.float64)
+
+
+def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an array of a shape of the type's poison pattern: a NaN with a payload, or bytes 0xA5 for integers."""
+    return np.full(shape, poison_pattern(dtype)).view(dtype)
+
+
+def still_poisoned(array: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the indices ``(n_found,)``, in C order, of the elements that hold the poison pattern."""
+    pattern = poison_pattern(array.dtype)
+    return np.flatnonzero(array.reshape(-1).view(pattern.dtype) == pattern)
+
+
+def poison_pattern(dtype: np.dtype[Any]) -> Any:
+    """Return the poison pattern of a type as an unsigned integer of its size."""
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    if dtype.kind in "iu":
+        return np.frombuffer(b"\xa5" * dtype.itemsize, unsigned)[0]
+    return unsigned.type(_POISON_BITS[dtype])

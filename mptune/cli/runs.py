@@ -26,7 +26,7 @@ from mptune.errors import MptuneError, PlotError, UnknownNameError
 from mptune.markup import Description, Table, number, pairs, plain
 
 if TYPE_CHECKING:
-    from mptune.tuning.explain import Explanation
+    from mptune.explanation import Explanation
     from mptune.tuning.verify import Verification
     from mptune.wisdom import KernelWisdom, Wisdom
 
@@ -338,7 +338,7 @@ def explain(run_file: Path, kernel: str | None, time_limit_s: float | None, json
 
 
 def _changes(found: Explanation) -> list[dict[str, object]]:
-    from mptune.tuning.explain import digits_text, percent
+    from mptune.explanation import digits_text, percent
 
     is_costed = any(not math.isnan(c.outcome.cost) for c in found.changes)
     rows = []

@@ -111,8 +111,8 @@ def tune(
     definition = load_tunable(adopting.definition_of(kernel, of_program, given["backend"]))
     preset, sizes = options.parse_sizes(definition, size)
 
+    from mptune.progress import ProgressView
     from mptune.run import Run
-    from mptune.show.progress import ProgressView
     from mptune.tuning import TuneSettings, tune_sizes
     from mptune.tuning import tune as tune_kernel
     from mptune.tuning.sizes import sizes_together

@@ -1,4 +1,4 @@
-"""Conversion of fp64 data to a precision, with an account of what was lost, and the poison patterns.
+"""Conversion of fp64 data to a precision, with an account of what was lost.
 
 Large arrays are worked through in blocks, by all cores.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -18,18 +17,6 @@ from mptune.precision import PRECISIONS, Precision
 
 #: Elements that a thread converts at a time: it makes several temporaries of so many, all of which fit its cache.
 _CONVERTED: Final = 1 << 18
-
-#: Quiet NaNs with a payload no arithmetic makes up by itself. E4M3 has one NaN only.
-_POISON_BITS: Final = MappingProxyType(
-    {
-        PRECISIONS["fp64"].dtype: 0x7FFD_A5A5_A5A5_A5A5,
-        PRECISIONS["fp32"].dtype: 0x7FE5_A5A5,
-        PRECISIONS["fp16"].dtype: 0x7F25,
-        PRECISIONS["bf16"].dtype: 0x7FE5,
-        PRECISIONS["fp8_e5m2"].dtype: 0x7D,
-        PRECISIONS["fp8_e4m3"].dtype: 0x7F,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,22 +119,3 @@ def _shortened(values: NDArray[np.float64], precision: Precision) -> NDArray[np.
         anchor = 1.5 * 2.0**52 * precision.smallest_normal * 2.0 ** (1 - precision.significand_bits)
         result[small] = np.copysign((np.abs(values[small]) + anchor) - anchor, values[small])
     return result
-
-
-def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return an array of a shape of the type's poison pattern: a NaN with a payload, or bytes 0xA5 for integers."""
-    return np.full(shape, poison_pattern(dtype)).view(dtype)
-
-
-def still_poisoned(array: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the indices ``(n_found,)``, in C order, of the elements that hold the poison pattern."""
-    pattern = poison_pattern(array.dtype)
-    return np.flatnonzero(array.reshape(-1).view(pattern.dtype) == pattern)
-
-
-def poison_pattern(dtype: np.dtype[Any]) -> Any:
-    """Return the poison pattern of a type as an unsigned integer of its size."""
-    unsigned = np.dtype(f"u{dtype.itemsize}")
-    if dtype.kind in "iu":
-        return np.frombuffer(b"\xa5" * dtype.itemsize, unsigned)[0]
-    return unsigned.type(_POISON_BITS[dtype])

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.accuracy.evaluate import masked_elements
+from mptune.accuracy.pairs import still_poisoned
 from mptune.backends.base import Backend, CompileOptions
-from mptune.data.conversion import still_poisoned
 from mptune.errors import ConstraintError, KernelError
 from mptune.kernel import Application, Sizes, Tunable
 from mptune.kernel.limits import widest

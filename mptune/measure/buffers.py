@@ -14,12 +14,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.accuracy.pairs import PIECE
+from mptune.accuracy.pairs import PIECE, poison_pattern, poisoned
 from mptune.backends.addressed import AddressBuffer
 from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Buffer
 from mptune.data import DataManager
-from mptune.data.conversion import poison_pattern, poisoned
 from mptune.errors import OutOfMemoryError
 from mptune.kernel import Argument, Role
 from mptune.measure.program import Program

@@ -20,6 +20,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from mptune.errors import PlotError, UnknownNameError
+from mptune.explanation import Change, explanation_of
 from mptune.interop import read_run
 from mptune.kernel import Tunable
 from mptune.markup import few_names, pairs, plain
@@ -30,7 +31,6 @@ from mptune.results.unseen import unequal_draws
 from mptune.run import Run, json_document
 from mptune.space.configuration import Value
 from mptune.space.parameters import PolicyParameter, PrecisionParameter, uniform_types
-from mptune.tuning.explain import Change, explanation_of
 
 try:
     import altair as alt

@@ -22,6 +22,7 @@ from markupsafe import Markup
 
 from mptune import __version__
 from mptune.errors import MptuneError, PlotError
+from mptune.explanation import explanation_of
 from mptune.interop import read_run
 from mptune.interop.recorded import is_run_file
 from mptune.markup import as_html, plain
@@ -30,7 +31,6 @@ from mptune.results.description import compare_runs
 from mptune.run import Run, json_document
 from mptune.show.charts import APPLICATION_KINDS, KINDS, Look, baseline_of, chart_of, fronts
 from mptune.show.saving import in_script, vega
-from mptune.tuning.explain import explanation_of
 
 __all__ = ["SOURCES", "report_document", "write_report"]
 

@@ -13,8 +13,7 @@ from strict_arrays import Namespace, Strict
 
 from mptune.accuracy import METRICS, evaluate_outputs, resolve
 from mptune.accuracy.metrics import rehearse
-from mptune.accuracy.pairs import Elements, Pairs, bits_type, can_decode, count_unwritten
-from mptune.data.conversion import poisoned
+from mptune.accuracy.pairs import Elements, Pairs, bits_type, can_decode, count_unwritten, poisoned
 from mptune.errors import MetricError
 from mptune.precision import PRECISIONS
 

@@ -18,8 +18,7 @@ from test_regions import REGIONS, regions_of
 
 from mptune.accuracy import METRICS, evaluate_outputs, resolve
 from mptune.accuracy.evaluate import first_look, judging
-from mptune.accuracy.pairs import CHUNK, Pairs, count_unwritten
-from mptune.data.conversion import poisoned
+from mptune.accuracy.pairs import CHUNK, Pairs, count_unwritten, poisoned
 from mptune.errors import MetricError
 from mptune.kernel.regions import RegionalMetric
 

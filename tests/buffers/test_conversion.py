@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mptune.accuracy.pairs import poisoned, still_poisoned
 from mptune.data import conversion
-from mptune.data.conversion import convert, poisoned, round_to, still_poisoned
+from mptune.data.conversion import convert, round_to
 from mptune.precision import PRECISIONS
 
 NARROW = [entry for entry in PRECISIONS.values() if entry.name != "fp64"]

@@ -11,9 +11,9 @@ import pytest
 from kernels_for_data import ARGUMENTS, inputs, kernel, simple
 
 import mptune.data.manager
-from mptune.accuracy.pairs import Pairs, count_unwritten
+from mptune.accuracy.pairs import Pairs, count_unwritten, poisoned
 from mptune.data import DataManager, Draw, Stream, rounded_inputs
-from mptune.data.conversion import poisoned, round_to
+from mptune.data.conversion import round_to
 from mptune.data.reference_cache import update_digest
 from mptune.errors import KernelError, MptuneError, OutOfMemoryError, UnknownNameError
 from mptune.kernel import In, Out, Scalar

@@ -26,9 +26,9 @@ from mptune import cli
 from mptune.adopt.adopting import AdoptSettings
 from mptune.errors import MptuneError, RunFileError
 from mptune.precision import precision
+from mptune.progress import ProgressView
 from mptune.results.trial import Status
 from mptune.run import Run
-from mptune.show.progress import ProgressView
 from mptune.space.configuration import Configuration
 from mptune.tuning import Progress, tune
 
@@ -145,7 +145,7 @@ def test_on_a_terminal_one_sees_where_it_stands(mptune: Call, monkeypatch: pytes
     monkeypatch.setattr("rich.live.Live.update", lambda _, view, **__: seen.append(view))
     clock = iter(range(10**9))
     view = functools.partial(ProgressView, clock=lambda: float(next(clock)))
-    monkeypatch.setattr("mptune.show.progress.ProgressView", view)
+    monkeypatch.setattr("mptune.progress.ProgressView", view)
     assert mptune(*TUNE, "--budget", 36, "--max-error", "1e-5").code == 0
     views = ["\n".join(str(part) for part in view.renderables) for view in seen if hasattr(view, "renderables")]
     first, last = views[0], views[-1]

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.accuracy.pairs import Pairs, count_unwritten
+from mptune.accuracy.pairs import Pairs, count_unwritten, poisoned
 from mptune.backends.base import Argument as LaunchArgument
 from mptune.backends.base import Backend, Buffer, CompileOptions, Function
 from mptune.backends.host import HostBackend
 from mptune.data import DataManager
-from mptune.data.conversion import poisoned
 from mptune.errors import EmptySpaceError
 from mptune.kernel import Argument, Kernel, Role, Sizes
 from mptune.source.render import render

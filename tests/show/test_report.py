@@ -13,12 +13,12 @@ from described import create, described_run
 from reported_runs import hostile_run, run_of, settings, small_run, stored, timing_run, trial, valid
 
 from mptune.errors import MptuneError
+from mptune.explanation import explanation_of
 from mptune.kernel import Sizes
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run, json_document
 from mptune.show import report_document, write_report
 from mptune.source.render import render_body
-from mptune.tuning.explain import explanation_of
 from mptune.tuning.tuning import rendered_sources
 from tests.tiers import few
 
