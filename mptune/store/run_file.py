@@ -433,10 +433,9 @@ def _refuse_taken(path: Path) -> None:
 
 
 def _refuse_irregular(path: Path) -> None:
-    if path.is_dir():
-        raise RunFileError(f"{path} is a folder, not a run file")
     if path.exists() and not path.is_file():
-        raise RunFileError(f"{path} is not a regular file and cannot be a run file")
+        what = "a folder" if path.is_dir() else "no regular file"
+        raise RunFileError(f"{path} is {what}, not a run file")
 
 
 def _missing(path: Path) -> str:

@@ -22,7 +22,7 @@ from mptune.results.speedup import TIE
 from mptune.space.configuration import Configuration, Value
 from mptune.store.info import Between, Reading, read_fields
 
-__all__ = ["FORMAT_VERSION", "AtSize", "Errors", "KernelWisdom", "Timed", "Wisdom", "is_wisdom"]
+__all__ = ["FORMAT_VERSION", "AtSize", "Errors", "KernelWisdom", "Timed", "Wisdom", "fastest_first", "is_wisdom"]
 
 FORMAT_VERSION: Final = 1
 #: By this member a file is recognised; its value is the version.
@@ -184,7 +184,7 @@ class AtSize:
         configurations = {each.configuration: each for each in timed}
         return dataclasses.replace(
             self,
-            configurations=tuple(sorted(configurations.values(), key=_fastest_first)),
+            configurations=tuple(sorted(configurations.values(), key=fastest_first)),
             signatures=dict(signatures),
         )
 
@@ -197,12 +197,13 @@ class AtSize:
             "threshold": dict(sorted(self.threshold.items())),
             "mptune": self.mptune_version,
             **({"made": self.made, "draws": self.draws} if self.made else {}),
-            "configurations": [t.to_json() for t in sorted(self.configurations, key=_fastest_first)],
+            "configurations": [t.to_json() for t in sorted(self.configurations, key=fastest_first)],
             "signatures": [{"values": list(values), **errors.to_json()} for values, errors in signatures],
         }
 
 
-def _fastest_first(timed: Timed) -> tuple[float, str]:
+def fastest_first(timed: Timed) -> tuple[float, str]:
+    """Return what the configurations of one size are sorted by."""
     return timed.time_ms, timed.configuration.to_json()
 
 
