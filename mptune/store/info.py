@@ -339,10 +339,6 @@ class Between:
     least: float
     most: float
 
-    def hold(self, value: float) -> bool:
-        """Whether a number is within them."""
-        return self.least <= value <= self.most
-
 
 def parse_json(text: str) -> Any:
     """Parse JSON; raises ValueError also for text that UTF-8 cannot hold (a lone surrogate)."""
@@ -416,9 +412,10 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
     """Return a function from JSON values to those of a type; it raises ValueError, or what a dataclass raises."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind == Value:
-        return _read_value
+        return lambda value: _checked(is_value(value), tuple(value) if isinstance(value, list) else value)
     if kind in _SINGLE:
-        return functools.partial(_checked, _SINGLE[kind][0])
+        is_one = _SINGLE[kind][0]
+        return lambda value: _checked(is_one(value), value)
     if isinstance(kind, enum.EnumType):
         return kind
     if kind is Configuration:
@@ -426,37 +423,30 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
         return lambda value: Configuration(of_values(value))
     if origin is Annotated:
         of_number, bounds = _reader(arguments[0]), arguments[1]
-        return lambda value: _checked(bounds.hold, of_number(value))
+        return lambda value: _checked(bounds.least <= of_number(value) <= bounds.most, value)
     if origin in (types.UnionType, typing.Union):
         return functools.partial(_read_as_first, [*map(_reader, arguments)])
     if origin is tuple:
         of_entry = _reader(arguments[0])
-        return lambda value: tuple(map(of_entry, _checked(_is_list, value)))
+        return lambda value: tuple(map(of_entry, _checked(isinstance(value, list | tuple), value)))
     if origin is Mapping:
         of_entry = _reader(arguments[1])
-        return lambda value: dict(zip(value, map(of_entry, _checked(_is_object, value).values()), strict=True))
+        return lambda value: {
+            name: of_entry(each) for name, each in _checked(isinstance(value, Mapping), value).items()
+        }
     of_fields = {name: _reader(each) for name, each in types_of(kind).items()}
-    return lambda value: kind(**{name: of(_checked(_is_object, value).get(name)) for name, of in of_fields.items()})
+
+    def record(value: Any) -> Any:
+        found = _checked(isinstance(value, Mapping), value)
+        return kind(**{name: of_field(found.get(name)) for name, of_field in of_fields.items()})
+
+    return record
 
 
-def _checked(is_one: Callable[[Any], bool], value: Any) -> Any:
-    if not is_one(value):
+def _checked(is_right: bool, value: Any) -> Any:
+    if not is_right:
         raise ValueError
     return value
-
-
-def _read_value(value: Any) -> Value:
-    if not is_value(value):
-        raise ValueError
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, Mapping)
 
 
 def _read_as_first(readers: Iterable[Callable[[Any], Any]], value: Any) -> Any:

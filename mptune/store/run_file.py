@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import gc
+import itertools
 import json
 import os
 import socket
@@ -248,13 +249,8 @@ class RunFile:
         They are compressed: as most lines of two sources are the same, a thousand take about a hundred kilobytes. The
         last ones are left out if all of them are too large.
         """
-        kept: dict[str, str] = {}
-        room = _LARGEST_SOURCES
-        for configuration, text in sources.items():
-            room -= len(json.dumps({configuration: text}))
-            if room < 0:
-                break
-            kept[configuration] = text
+        ends = itertools.accumulate(len(json.dumps(source)) for source in sources.items())
+        kept = dict(source for source, end in zip(sources.items(), ends, strict=True) if end <= _LARGEST_SOURCES)
         with self._transaction() as connection:
             connection.execute(_UPSERT_SETTING, (_SOURCES, zlib.compress(json.dumps(kept).encode(), 9)))
 
@@ -410,15 +406,11 @@ def _writer(path: Path) -> str:
 
 def _require_deletable(path: Path) -> None:
     """Raise RunFileError unless a file is a run file of any version, or empty, that no other process writes."""
-    with _explained(path):
+    with _explained(path), contextlib.ExitStack() as held:
         _refuse_irregular(path)
-        lock = _lock(path)
-        try:
-            if _has_content(path):
-                with contextlib.closing(_connect(path)) as connection:
-                    _require_own(path, connection)
-        finally:
-            os.close(lock)
+        held.callback(os.close, _lock(path))
+        if _has_content(path):
+            _require_own(path, held.enter_context(contextlib.closing(_connect(path))))
 
 
 def _has_content(path: Path) -> bool:
@@ -434,7 +426,7 @@ def _refuse_taken(path: Path) -> None:
 
 def _refuse_irregular(path: Path) -> None:
     if path.exists() and not path.is_file():
-        what = "a folder" if path.is_dir() else "no regular file"
+        what = "a folder" if path.is_dir() else "not a regular file"
         raise RunFileError(f"{path} is {what}, not a run file")
 
 
