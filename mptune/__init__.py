@@ -58,19 +58,13 @@ _MODULES = {
     "tuning.explain": ("explain",),
     "tuning.simulation": ("simulate",),
     "space.parameters": (
-        "BooleanParameter",
-        "CategoricalParameter",
-        "IntegerParameter",
-        "OrdinalParameter",
-        "PermutationParameter",
-        "PolicyParameter",
-        "PrecisionParameter",
-        "RealParameter",
+        "BooleanParameter", "CategoricalParameter", "IntegerParameter", "OrdinalParameter", "PermutationParameter",
+        "PolicyParameter", "PrecisionParameter", "RealParameter",
     ),
     "space.search_space": ("SearchSpace",),
     "tuned": ("TunedApplication", "TunedKernel"),
     "tuning": ("TuneSettings",),
-}
+}  # fmt: skip
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = ["__version__", *_HOME]

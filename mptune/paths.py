@@ -97,22 +97,19 @@ def write_whole(path: Path, data: bytes) -> None:
         OSError: it cannot be written.
     """
     path = path.resolve()
-    try:
-        before = path.stat()
-    except FileNotFoundError:
-        before = None
-    if before is not None and not stat.S_ISREG(before.st_mode):
+    is_there = path.exists()
+    if is_there and not path.is_file():
         path.write_bytes(data)
         return
-    if before is not None:
+    if is_there:
         # A file that must not be written is not replaced either.
         os.close(os.open(path, os.O_WRONLY))
     new = path.with_name(f".{path.name[:100]}.{os.getpid()}.new")
     try:
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
             file.write(data)
-            if before is not None:
-                os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
+            if is_there:
+                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
         new.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):

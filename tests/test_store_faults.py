@@ -165,7 +165,7 @@ def test_a_file_with_any_bytes_changed_is_refused_or_read(filled):
         ("UPDATE trials SET configuration = '{\"a\": {}}' WHERE id = 9", "trial 9 cannot be read"),
         ("UPDATE trials SET times_ms = x'0102' WHERE id = 9", "trial 9 cannot be read"),
         ("UPDATE trials SET warnings = 'null' WHERE id = 9", "trial 9 cannot be read"),
-        ("UPDATE trials SET warnings = '[\"\\ud800\"]' WHERE id = 9", "trial 9 cannot be read: its field 'warnings'"),
+        ("UPDATE trials SET warnings = '[\"\\ud800\"]' WHERE id = 9", "a cell of it is not valid JSON"),
         ("UPDATE trials SET message = CAST(x'eda080' AS TEXT) WHERE id = 9", "UTF-8"),
         ("UPDATE trials SET durations_s = '{\"compile\": 1e308}' WHERE id = 9", "trial 9 cannot be read.*up to 1e100"),
         ("UPDATE settings SET value = '1e308' WHERE name = 'search_s'", "'search_s' should be a number up to 1e100"),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from mptune.errors import EmptySpaceError, MptuneError, SpaceFileError, UnknownNameError, did_you_mean
+from mptune.errors import EmptySpaceError, MptuneError, SpaceFileError, UnknownNameError
 from mptune.interop.recorded import Format, Record, assemble, finite, finite_numbers, load_json, read_text, space_name
 from mptune.results.trial import Status, Trial
 from mptune.run import Run
@@ -149,7 +149,7 @@ def _record(
 def _outcome(where: str, result: Mapping[str, Any]) -> tuple[Status, str]:
     word = result.get("invalidity", "correct")
     if (status := _STATUS_OF.get(word)) is None:
-        raise SpaceFileError(f"{where} has the unknown invalidity {word!r} (known: {', '.join(_STATUS_OF)})")
+        raise SpaceFileError(f"{where}: {UnknownNameError('invalidity', word, _STATUS_OF)}")
     if status is Status.OK and result.get("correctness", 1) == 0:
         return Status.ERROR, "recorded as incorrect"
     return status, "" if status is Status.OK else f"recorded with invalidity {word!r}"
@@ -159,14 +159,10 @@ def _milliseconds(where: str, unit: Any) -> float:
     """Return how many milliseconds a unit of time is."""
     if unit is None:
         raise SpaceFileError(f"{where} gives its time no unit, and the file's metadata no 'timeunit'")
-    try:
-        return _MILLISECONDS[str(unit).strip().lower()]
-    except KeyError:
+    if (found := _MILLISECONDS.get(str(unit).strip().lower())) is None:
         known = ("seconds", "milliseconds", "microseconds", "nanoseconds")
-        near = did_you_mean(str(unit), known)
-        raise SpaceFileError(
-            f"{where} has the unknown unit of time {unit!r}{near} (known: {', '.join(known)})"
-        ) from None
+        raise SpaceFileError(f"{where}: {UnknownNameError('unit of time', unit, known)}")
+    return found
 
 
 def _write(run: Run) -> str:

@@ -15,7 +15,7 @@ from mptune.errors import ExpressionError, MptuneError, UnknownNameError
 from mptune.space.expressions import Expression
 
 __all__ = [
-    "LEAST_EXCESS", "MORE_IS_BETTER", "OBJECTIVES", "MeasuredConstraint", "MetricExpression", "chosen_objectives",
+    "MORE_IS_BETTER", "OBJECTIVES", "MeasuredConstraint", "MetricExpression", "chosen_objectives", "excess_of",
     "is_error", "unknown_metric",
 ]  # fmt: skip
 
@@ -30,9 +30,6 @@ OBJECTIVES: Final[Mapping[str, str]] = {
 
 #: Metrics of which more is better, unless a run minimised them.
 MORE_IS_BETTER: Final = frozenset({"speedup", "bandwidth_gb_s", "flop_rate_gflop_s", "occupancy"})
-
-#: The excess of a value beyond its limit by less than rounding can show.
-LEAST_EXCESS: Final = 5e-324
 
 _METRIC_NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _COMPARISONS: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -194,11 +191,12 @@ class MeasuredConstraint:
             small, large = (left, right) if isinstance(op, ast.Lt | ast.LtE) else (right, left)
             pairs.append((small, large, isinstance(op, ast.Lt | ast.Gt)))
         return lambda metrics: max(
-            _beyond(small.value(metrics), large.value(metrics), strict) for small, large, strict in pairs
+            excess_of(small.value(metrics), large.value(metrics), strict) for small, large, strict in pairs
         )
 
 
-def _beyond(small: float, large: float, strict: bool) -> float:
+def excess_of(small: float, large: float, strict: bool = False) -> float:
+    """Return how many decades "small <= large" (or "<") is broken by, as of :class:`MeasuredConstraint`."""
     if math.isnan(small) or math.isnan(large):
         return math.inf
     if small > 0 and large > 0:
@@ -207,4 +205,4 @@ def _beyond(small: float, large: float, strict: bool) -> float:
         decades = math.copysign(math.log10(1.0 + abs(small - large)), small - large)
     holds = small < large if strict else small <= large
     # Rounding must not carry the excess across the limit.
-    return min(decades, 0.0) if holds else max(decades, LEAST_EXCESS)
+    return min(decades, 0.0) if holds else max(decades, 5e-324)

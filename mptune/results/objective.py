@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.results.metric_expressions import LEAST_EXCESS, MeasuredConstraint, MetricExpression
+from mptune.results.metric_expressions import MeasuredConstraint, MetricExpression, excess_of
 from mptune.results.trial import Status, Trial
 
 __all__ = ["LEAST_VALUE", "PENALTIES", "Objective"]
@@ -201,7 +201,10 @@ class Objective:
         return max(excesses, key=excesses.__getitem__)
 
     def _error_excesses(self, trial: Trial) -> dict[str, float]:
-        return {name: _log10_ratio(_error_of(trial, name), tau) for name, tau in self.limits.items()}
+        errors = {name: _error_of(trial, name) for name in self.limits}
+        return {
+            name: -math.inf if errors[name] <= 0 else excess_of(errors[name], tau) for name, tau in self.limits.items()
+        }
 
     def constraint_excess(self, trial: Trial) -> float:
         """Return the largest excess of a measured constraint in decades; at most 0 exactly when all hold.
@@ -373,16 +376,6 @@ def _error_of(trial: Trial, name: str) -> float:
         if known:
             raise UnknownNameError("output or error metric in the threshold:", name.removeprefix("error."), known)
     return trial.metric(name)
-
-
-def _log10_ratio(error: float, tau: float) -> float:
-    if math.isnan(error):
-        return math.inf
-    if error <= 0:
-        return -math.inf
-    ratio = math.log10(error) - math.log10(tau)
-    # Rounding must not carry a ratio across the threshold.
-    return min(ratio, 0.0) if error <= tau else max(ratio, LEAST_EXCESS)
 
 
 def _known(value: float) -> float:

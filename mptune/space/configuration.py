@@ -15,14 +15,14 @@ Value = int | float | str | bool | tuple[int, ...]
 
 def is_value(value: Any) -> bool:
     """Whether what JSON gave is a :data:`Value`; it makes a list of a tuple."""
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return all(map(is_whole, value))
-    return isinstance(value, bool | str) or is_whole(value) or is_number(value)
+    return isinstance(value, (bool, str)) or is_number(value)
 
 
 def is_number(value: Any) -> bool:
     """Whether this is a finite number that a double can hold."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def is_whole(value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import json
@@ -10,9 +11,9 @@ import re
 import reprlib
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
 from mptune.errors import MptuneError, RunFileError
 from mptune.kernel.regions import key_of
@@ -22,7 +23,8 @@ from mptune.results.trial import SourceUse, Trial
 from mptune.space.configuration import Configuration, Value, is_number, is_value, is_whole
 
 __all__ = [
-    "LaunchInfo", "ParameterInfo", "Reading", "RunInfo", "RunState", "parse_json", "plain", "read_fields", "unit_of",
+    "Between", "LaunchInfo", "ParameterInfo", "Reading", "RunInfo", "RunState", "parse_json", "plain", "read_fields",
+    "unit_of",
 ]  # fmt: skip
 
 #: What a run file calls the parts of the objective.
@@ -326,13 +328,16 @@ class RunState:
 # -- JSON ------------------------------------------------------------------------------------------
 
 
-def is_amount(value: Any) -> bool:
-    """Whether this is a number whose sums and products with others of its kind a double can hold."""
-    return is_number(value) and abs(value) <= 1e100
-
-
 #: A number that may be infinite or NaN.
 Reading = typing.NewType("Reading", float)
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The bounds of a number, as an annotation of its type."""
+
+    least: float
+    most: float
 
 
 def parse_json(text: str) -> Any:
@@ -343,16 +348,21 @@ def parse_json(text: str) -> Any:
     return value
 
 
+def _is_reading(value: Any) -> bool:
+    return isinstance(value, float) or is_number(value)
+
+
 #: The types of single values: what checks a value, and what a message calls one and several of them.
 _SINGLE: Final[Mapping[Any, tuple[Callable[[Any], bool], str, str]]] = {
     str: (lambda value: isinstance(value, str), "a text", "texts"),
     bool: (lambda value: isinstance(value, bool), "true or false", "truth values"),
     int: (is_whole, "a whole number a double can hold", "whole numbers a double can hold"),
-    float: (is_amount, "a number up to 1e100", "numbers up to 1e100"),
-    Reading: (lambda value: isinstance(value, float) or is_number(value), "a number", "numbers a double can hold"),
+    float: (lambda value: _is_reading(value) and abs(value) <= 1e100, "a number up to 1e100", "numbers up to 1e100"),
+    Reading: (_is_reading, "a number", "numbers a double can hold"),
     bytes: (lambda value: isinstance(value, bytes) and len(value) % 8 == 0, "doubles", "doubles"),
     Value: (is_value, "a value", "values"),
     Any: (lambda _: True, "anything", "anything"),
+    types.NoneType: (lambda value: value is None, "null", "null"),
 }
 
 
@@ -368,7 +378,7 @@ def plain(value: Any) -> Any:
 @functools.cache
 def types_of(record: Any) -> Mapping[str, Any]:
     """Return the types of a dataclass's fields by name."""
-    hints = typing.get_type_hints(record)
+    hints = typing.get_type_hints(record, include_extras=True)
     return {field.name: hints[field.name] for field in fields(record) if field.init}
 
 
@@ -390,38 +400,59 @@ def read_fields(
         if value is None and name not in required:
             continue
         try:
-            found[name] = _read(kind, value)
+            found[name] = _reader(kind)(value)
         except (ValueError, MptuneError) as reason:
             shown = reprlib.repr(value)
             raise error(f"{where}: its field {name!r} should be {_called(kind)}, and is {shown}") from reason
     return found
 
 
-def _read(kind: Any, value: Any) -> Any:
-    """Return a JSON value as one of a type; raises ValueError, or what a dataclass raises, where it is none."""
+@functools.cache
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """Return a function from JSON values to those of a type; it raises ValueError, or what a dataclass raises."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind == Value:
+        return lambda value: _checked(is_value(value), tuple(value) if isinstance(value, list) else value)
     if kind in _SINGLE:
-        if not _SINGLE[kind][0](value):
-            raise ValueError
-        return tuple(value) if kind == Value and isinstance(value, list) else value
-    if kind is Configuration:
-        return Configuration(_read(Mapping[str, Value], value))
+        is_one = _SINGLE[kind][0]
+        return lambda value: _checked(is_one(value), value)
     if isinstance(kind, enum.EnumType):
-        return kind(value)
-    if isinstance(kind, type) and is_dataclass(kind):
-        if not isinstance(value, Mapping):
-            raise ValueError
-        return kind(**{name: _read(each, value.get(name)) for name, each in types_of(kind).items()})
-    arguments = typing.get_args(kind)
-    if isinstance(kind, types.UnionType):
-        for each in arguments:
-            try:
-                return None if each is types.NoneType and value is None else _read(each, value)
-            except (ValueError, MptuneError):
-                pass
-    elif typing.get_origin(kind) is tuple and isinstance(value, list | tuple):
-        return tuple(_read(arguments[0], entry) for entry in value)
-    elif typing.get_origin(kind) is Mapping and isinstance(value, Mapping):
-        return {name: _read(arguments[1], entry) for name, entry in value.items()}
+        return kind
+    if kind is Configuration:
+        of_values = _reader(Mapping[str, Value])
+        return lambda value: Configuration(of_values(value))
+    if origin is Annotated:
+        of_number, bounds = _reader(arguments[0]), arguments[1]
+        return lambda value: _checked(bounds.least <= of_number(value) <= bounds.most, value)
+    if origin in (types.UnionType, typing.Union):
+        return functools.partial(_read_as_first, [*map(_reader, arguments)])
+    if origin is tuple:
+        of_entry = _reader(arguments[0])
+        return lambda value: tuple(map(of_entry, _checked(isinstance(value, list | tuple), value)))
+    if origin is Mapping:
+        of_entry = _reader(arguments[1])
+        return lambda value: {
+            name: of_entry(each) for name, each in _checked(isinstance(value, Mapping), value).items()
+        }
+    of_fields = {name: _reader(each) for name, each in types_of(kind).items()}
+
+    def record(value: Any) -> Any:
+        found = _checked(isinstance(value, Mapping), value)
+        return kind(**{name: of_field(found.get(name)) for name, of_field in of_fields.items()})
+
+    return record
+
+
+def _checked(is_right: bool, value: Any) -> Any:
+    if not is_right:
+        raise ValueError
+    return value
+
+
+def _read_as_first(readers: Iterable[Callable[[Any], Any]], value: Any) -> Any:
+    for read in readers:
+        with contextlib.suppress(ValueError, MptuneError):
+            return read(value)
     raise ValueError
 
 
@@ -437,7 +468,9 @@ def _called(kind: Any, *, several: bool = False) -> str:
         return "values by name"
     if kind == Mapping[str, Any]:
         return "objects" if several else "an object"
-    if isinstance(kind, types.UnionType):
+    if typing.get_origin(kind) is Annotated:
+        return f"{'numbers' if several else 'a number'} from {arguments[1].least:g} to {arguments[1].most:g}"
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
         return " or ".join(_called(each, several=several) for each in arguments if each is not types.NoneType)
     if typing.get_origin(kind) is tuple:
         return f"{'lists' if several else 'a list'} of {_called(arguments[0], several=True)}"

@@ -11,6 +11,7 @@ another dialect translates them, as it does any rendered source. Its device has 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -102,14 +103,18 @@ class BackendConformance:
     #: The class under test.
     backend_class: ClassVar[type[Backend]]
 
-    @property
+    @functools.cached_property
     def backend(self) -> Backend:
-        """A new handle; override it to test one with other settings."""
+        """The handle of one test; override it to test one with other settings."""
         return self.backend_class()
 
-    def load(self, backend: Backend, name: str, body: str, *flags: str) -> Function:
+    def load(self, name: str, body: str, *flags: str) -> Function:
         """Compile a kernel and load it."""
-        return backend.device.load(backend.compiler.compile(source_of(name, body), name, CompileOptions(flags=flags)))
+        return self.backend.device.load(self.compiled(name, body, *flags))
+
+    def compiled(self, name: str, body: str, *flags: str) -> Binary:
+        """Compile a kernel."""
+        return self.backend.compiler.compile(source_of(name, body), name, CompileOptions(flags=flags))
 
     def run(
         self,
@@ -121,9 +126,8 @@ class BackendConformance:
         shared_bytes: int = 0,
     ) -> float:
         """Compile, load and launch on arrays, which come back changed, and scalars; return the time in ms."""
-        backend = self.backend
-        function = self.load(backend, name, body)
-        elapsed_ms = launch_on_arrays(backend, function, grid, block, *arguments, shared_bytes=shared_bytes)
+        function = self.load(name, body)
+        elapsed_ms = launch_on_arrays(self.backend, function, grid, block, *arguments, shared_bytes=shared_bytes)
         function.unload()
         return elapsed_ms
 
@@ -133,60 +137,53 @@ class BackendConformance:
         assert found.can_run or found.reason
 
     def test_describes_itself(self) -> None:
-        backend = self.backend
-        info = backend.describe()
-        assert info.backend == backend.name
+        info = self.backend.describe()
+        assert info.backend == self.backend.name
         assert info.name
         assert info.architecture
         assert info.memory_bytes > 0
         assert info.limits["max_threads_per_block"] >= 1024
         assert info.limits["max_shared_bytes"] >= 32 * 1024
         assert info.versions
-        facts = backend.device.facts()
+        facts = self.backend.device.facts()
         assert facts["max_threads_per_block"] >= 1024
         assert isinstance(facts["is_gpu"], bool)
         assert isinstance(facts["matrix_units"], str)
 
     def test_identity_depends_on_the_flags_and_nothing_of_the_moment(self) -> None:
-        backend = self.backend
-        options = CompileOptions()
-        assert backend.identity(options) == self.backend.identity(CompileOptions())
-        assert backend.identity(options) != backend.identity(CompileOptions(flags=("-DSOMETHING",)))
+        identity = self.backend.identity(CompileOptions())
+        assert identity == self.backend_class().identity(CompileOptions())
+        assert identity != self.backend.identity(CompileOptions(flags=("-DSOMETHING",)))
 
     def test_a_binary_can_be_loaded_again_and_again(self) -> None:
-        backend = self.backend
-        first, second = (backend.compiler.compile(source_of("axpy", _AXPY), "axpy", CompileOptions()) for _ in range(2))
+        first, second = (self.compiled("axpy", _AXPY) for _ in range(2))
         assert first.function == second.function == "axpy"
         assert first.compile_s >= 0
         assert second.cached
         assert second.compile_s == 0
         for _ in range(2):
-            backend.device.load(first).unload()
-            backend.device.load(second).unload()
+            self.backend.device.load(first).unload()
+            self.backend.device.load(second).unload()
 
     def test_flags_reach_the_compiler(self) -> None:
-        backend = self.backend
         body = "#if !defined(WANTED)\n#error WANTED is missing\n#endif\n" + _AXPY
         with _raises(CompileError, "WANTED is missing"):
-            backend.compiler.compile(source_of("axpy", body), "axpy", CompileOptions())
-        backend.compiler.compile(source_of("axpy", body), "axpy", CompileOptions(flags=("-DWANTED",)))
+            self.compiled("axpy", body)
+        self.compiled("axpy", body, "-DWANTED")
 
     def test_an_error_shows_line_and_cause(self) -> None:
-        backend = self.backend
         body = _AXPY.replace("a * x[i]", "factor * x[i]")
         with _raises(CompileError, r"(?s)axpy\.cu\D*5\b.*factor"):
-            backend.compiler.compile(source_of("axpy", body), "axpy", CompileOptions())
+            self.compiled("axpy", body)
 
     def test_a_damaged_binary_is_refused(self) -> None:
-        backend = self.backend
         with _raises(LaunchError):
-            backend.device.load(Binary("axpy", b"\x7fELF damaged"))
+            self.backend.device.load(Binary("axpy", b"\x7fELF damaged"))
 
     def test_round_trip(self) -> None:
-        backend = self.backend
         for nbytes in [1, 3, 4096, 1_000_003]:
             data = np.random.default_rng(nbytes).integers(0, 256, nbytes, dtype=np.uint8)
-            first, second = _holding(backend, data), backend.device.allocate(nbytes)
+            first, second = _holding(self.backend, data), self.backend.device.allocate(nbytes)
             assert first.nbytes == nbytes
             second.copy_from(first)
             first.write(np.zeros_like(data))
@@ -195,16 +192,14 @@ class BackendConformance:
             second.free()
 
     def test_every_storage_type(self) -> None:
-        backend = self.backend
         for name in PRECISIONS:
             data = np.linspace(-2, 2, 24).reshape(4, 6).astype(PRECISIONS[name].dtype)
-            buffer = _holding(backend, data)
+            buffer = _holding(self.backend, data)
             assert _content(buffer, data).tobytes() == data.tobytes()
             buffer.free()
 
     def test_sizes_have_to_match(self) -> None:
-        backend = self.backend
-        buffer, other = backend.device.allocate(16), backend.device.allocate(8)
+        buffer, other = self.backend.device.allocate(16), self.backend.device.allocate(8)
         attempts: tuple[Callable[[], None], ...] = (
             lambda: buffer.write(np.zeros(3)),
             lambda: buffer.read(np.zeros(1)),
@@ -217,8 +212,7 @@ class BackendConformance:
         other.free()
 
     def test_parts_and_fills(self) -> None:
-        backend = self.backend
-        whole = backend.device.allocate(1000)
+        whole = self.backend.device.allocate(1000)
         whole.fill(0xA5)
         part = whole.part(256, 24)
         part.write(np.arange(24, dtype=np.uint8))
@@ -236,16 +230,15 @@ class BackendConformance:
             part.fill(0)
 
     def test_arrays_on_the_device_are_its_memory(self) -> None:
-        backend = self.backend
-        xp = backend.device.array_namespace()
+        xp = self.backend.device.array_namespace()
         if xp is None:
             with _raises(MptuneError):
-                backend.device.array(backend.device.allocate(8), np.dtype(np.uint64))
+                self.backend.device.array(self.backend.device.allocate(8), np.dtype(np.uint64))
             return
         data = np.random.default_rng(0).random(1000)
-        buffer = backend.device.allocate(data.nbytes + 16)
+        buffer = self.backend.device.allocate(data.nbytes + 16)
         buffer.part(16, data.nbytes).write(data)
-        array = backend.device.array(buffer.part(16, data.nbytes), np.dtype(np.uint64)).view(np.float64)
+        array = self.backend.device.array(buffer.part(16, data.nbytes), np.dtype(np.uint64)).view(np.float64)
         assert np.isclose(float(xp.abs(array - 1).sum()), np.abs(data - 1).sum(), rtol=1e-13)
 
     def test_what_is_seen_of_a_buffer_is_what_is_read(self) -> None:
@@ -258,17 +251,15 @@ class BackendConformance:
         buffer.free()
 
     def test_a_freed_buffer_is_refused(self) -> None:
-        backend = self.backend
-        buffer = backend.device.allocate(8)
+        buffer = self.backend.device.allocate(8)
         buffer.free()
         buffer.free()
         with _raises(LaunchError):
             buffer.write(np.zeros(1))
 
     def test_more_memory_than_any_device_has(self) -> None:
-        backend = self.backend
         with _raises(OutOfMemoryError):
-            backend.device.allocate(2**55)
+            self.backend.device.allocate(2**55)
 
     def test_awkward_sizes(self) -> None:
         for n in [1, 127, 128, 129, 10_007]:
@@ -354,7 +345,6 @@ class BackendConformance:
             np.testing.assert_array_equal(bins, np.bincount(x, minlength=10))
 
     def test_constant_memory(self) -> None:
-        backend = self.backend
         body = """
         __constant__ double factor[2][3];
         __constant__ unsigned char first = 7;
@@ -362,12 +352,12 @@ class BackendConformance:
             y[threadIdx.x] = factor[threadIdx.x / 3][threadIdx.x % 3] + first;
         }
         """
-        functions = [self.load(backend, "scale", body + f"// {i}") for i in range(2)]
+        functions = [self.load("scale", body + f"// {i}") for i in range(2)]
         values = np.random.default_rng(4).random((2, 2, 3))
         for function, mine in zip(functions, values, strict=True):
             function.set_constant("factor", mine)
         for function, mine in zip(functions, values, strict=True):
-            buffer = backend.device.allocate(48)
+            buffer = self.backend.device.allocate(48)
             function.launch(LaunchShape((1, 1, 1), (6, 1, 1)), [buffer])
             np.testing.assert_array_equal(_content(buffer, mine), mine + 7)
             buffer.free()
@@ -382,7 +372,6 @@ class BackendConformance:
             function.unload()
 
     def test_all_the_dynamic_shared_memory_there_is(self) -> None:
-        backend = self.backend
         body = """
         extern "C" __global__ void last(int* y, int n) {
             SHARED_DYNAMIC(int, scratch);
@@ -391,16 +380,15 @@ class BackendConformance:
             y[threadIdx.x] = scratch[n - 1] + threadIdx.x;
         }
         """
-        most = backend.describe().limits["max_shared_bytes"]
+        most = self.backend.describe().limits["max_shared_bytes"]
         y = np.zeros(32, np.int32)
         self.run("last", body, (1,), (32,), y, np.int32(most // 4), shared_bytes=most)
         np.testing.assert_array_equal(y, 41 + np.arange(32))
 
     def test_functions_of_one_name_live_side_by_side(self) -> None:
-        backend = self.backend
         body = 'extern "C" __global__ void same(int* x) {{ __shared__ int s; s = {value}; x[0] = s; }}'
-        functions = [self.load(backend, "same", body.format(value=v)) for v in range(3)]
-        buffer = backend.device.allocate(4)
+        functions = [self.load("same", body.format(value=v)) for v in range(3)]
+        buffer = self.backend.device.allocate(4)
         shape = LaunchShape((1, 1, 1), (1, 1, 1), 0)
         for value in (2, 0, 1):
             functions[value].launch(shape, [buffer])
@@ -412,10 +400,9 @@ class BackendConformance:
         buffer.free()
 
     def test_a_block_past_the_limit_is_refused_and_does_no_harm(self) -> None:
-        backend = self.backend
-        function = self.load(backend, "axpy", _AXPY)
+        function = self.load("axpy", _AXPY)
         x = np.ones(4, np.float32)
-        buffer = _holding(backend, x)
+        buffer = _holding(self.backend, x)
         arguments: list[Argument] = [buffer, buffer, np.float32(1), np.int32(4)]
         with _raises(LaunchError):
             function.launch(LaunchShape((1, 1, 1), (4096, 1, 1), 0), arguments)
@@ -423,20 +410,18 @@ class BackendConformance:
         assert (_content(buffer, x) == 2).all()
 
     def test_a_plain_number_is_no_argument(self) -> None:
-        backend = self.backend
-        function = self.load(backend, "axpy", _AXPY)
-        buffer = backend.device.allocate(4)
+        function = self.load("axpy", _AXPY)
+        buffer = self.backend.device.allocate(4)
         number: Any = 1.0
         with _raises(LaunchError, "parameter 2 of axpy"):
             function.launch(LaunchShape((1, 1, 1), (1, 1, 1), 0), [buffer, buffer, number, np.int32(1)])
 
     def test_parts_can_be_launched_on_where_the_device_says(self) -> None:
-        backend = self.backend
-        at = 64 * backend.device.part_alignment_bytes
-        whole = backend.device.allocate(2 * at + 400)
+        at = 64 * self.backend.device.part_alignment_bytes
+        whole = self.backend.device.allocate(2 * at + 400)
         whole.fill(0)
         whole.part(at, 400).write(np.ones(100, np.float32))
-        function = self.load(backend, "axpy", _AXPY)
+        function = self.load("axpy", _AXPY)
         part = whole.part(at, 400)
         function.launch(LaunchShape((1, 1, 1), (128, 1, 1)), [part, part, np.float32(2), np.int32(100)])
         back = _content(whole, np.empty(2 * at + 400, np.uint8))

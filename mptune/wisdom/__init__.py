@@ -6,21 +6,6 @@ from mptune.wisdom.records import AtSize, Errors, KernelWisdom, Timed, Wisdom, i
 from mptune.wisdom.using import BySize, kernel_of, on_device, remarks_on, sizes_of_arrays
 
 __all__ = [
-    "AtSize",
-    "BySize",
-    "Candidate",
-    "Choice",
-    "Chooser",
-    "Errors",
-    "KernelWisdom",
-    "Timed",
-    "Wisdom",
-    "budget_of",
-    "gather",
-    "is_wisdom",
-    "kernel_of",
-    "on_device",
-    "read_sources",
-    "remarks_on",
-    "sizes_of_arrays",
-]
+    "AtSize", "BySize", "Candidate", "Choice", "Chooser", "Errors", "KernelWisdom", "Timed", "Wisdom", "budget_of",
+    "gather", "is_wisdom", "kernel_of", "on_device", "read_sources", "remarks_on", "sizes_of_arrays",
+]  # fmt: skip

@@ -18,7 +18,7 @@ from mptune.results.unseen import count_of, draws_of
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
 from mptune.wisdom.error_growth import rounded_at
-from mptune.wisdom.records import AtSize, Errors, KernelWisdom, Timed, Wisdom, is_wisdom
+from mptune.wisdom.records import AtSize, Errors, KernelWisdom, Timed, Wisdom, fastest_first, is_wisdom
 
 __all__ = ["gather", "read_sources"]
 
@@ -27,8 +27,8 @@ _KEPT: Final = 8
 
 #: What wisdom is made of, with what messages call it.
 Source = tuple[str, "Run | Wisdom"]
-#: What a source says of one kernel: a run, with what is kept of it, or what other wisdom has.
-_Part = tuple["Run | None", tuple[AtSize, ...]]
+#: What a source says of one kernel: its wisdom, the run if it is one, and the records to keep.
+_Part = tuple[KernelWisdom, "Run | None", tuple[AtSize, ...]]
 
 
 def read_sources(sources: Iterable[Run | Wisdom | str | Path]) -> list[Source]:
@@ -62,27 +62,23 @@ def gather(sources: Sequence[Source]) -> Wisdom:
             of different versions of a kernel.
     """
     groups: dict[tuple[str, ...], list[_Part]] = {}
-    heads: dict[tuple[str, ...], KernelWisdom] = {}
     versions: dict[str, tuple[str, KernelWisdom]] = {}
     for name, source in sources:
         for part in [_head(name, source)] if isinstance(source, Run) else source.kernels:
             _check_same(name, part, *versions.setdefault(part.kernel, (name, part)))
-            head = dataclasses.replace(part, tuned=())
-            before = heads.get(part.what, head)
-            heads[part.what] = min(before, head, key=lambda each: (not each.template_hash, each.file))
-            own = (source, (_kept(name, source),)) if isinstance(source, Run) else (None, part.tuned)
+            own = (part, source, (_kept(name, source),)) if isinstance(source, Run) else (part, None, part.tuned)
             groups.setdefault(part.what, []).append(own)
-    return Wisdom(
-        tuple(dataclasses.replace(head, tuned=_joined(head, groups[what])) for what, head in sorted(heads.items()))
-    )
+    return Wisdom(tuple(_joined(groups[what]) for what in sorted(groups)))
 
 
-def _joined(head: KernelWisdom, parts: Sequence[_Part]) -> tuple[AtSize, ...]:
-    every = [record for _, records in parts for record in records]
+def _joined(parts: Sequence[_Part]) -> KernelWisdom:
+    """Return what all sources say of one kernel on one device."""
+    head = min((part for part, *_ in parts), key=lambda part: (not part.template_hash, part.file))
+    every = [record for *_, records in parts for record in records]
     kept = {timed.configuration for record in every for timed in record.configurations}
     limits = dict.fromkeys(["error", *(name for record in every for name in record.threshold)])
     found: dict[str, AtSize] = {}
-    for run, records in parts:
+    for _, run, records in parts:
         for given in records:
             record = given if run is None else _record(given, run, head, kept, limits)
             known = found.get(record.run)
@@ -91,24 +87,18 @@ def _joined(head: KernelWisdom, parts: Sequence[_Part]) -> tuple[AtSize, ...]:
     if len(sizes) > 1:
         raise WisdomError(f"kernel {head.kernel} has the sizes {' and elsewhere '.join(map(', '.join, sorted(sizes)))}")
     order = sorted(found, key=lambda run: (sorted(found[run].place.items()), run))
-    return tuple(found[run] for run in order)
+    return dataclasses.replace(head, tuned=tuple(found[run] for run in order))
 
 
 def _check_same(name: str, part: KernelWisdom, other: str, known: KernelWisdom) -> None:
     """Refuse two sources that are of different versions of a kernel: times and errors of one say nothing of another."""
-    pairs = {"template": "template_hash", "definition": "definition_hash"}
-    for what, attribute in pairs.items():
-        ours, theirs = getattr(part, attribute), getattr(known, attribute)
-        if ours and theirs and ours != theirs:
+    for what in ("template_hash", "definition_hash", "signature"):
+        ours, theirs = getattr(part, what), getattr(known, what)
+        if ours != theirs and (what == "signature" or (ours and theirs)):
             raise WisdomError(
-                f"{name} and {other} are of different versions of kernel {part.kernel}, whose {what} was changed in "
-                "between: tune again, or give only one of them"
+                f"{name} and {other} are of different versions of kernel {part.kernel}, whose "
+                f"{what.removesuffix('_hash')} was changed in between: tune again, or give only one of them"
             )
-    if part.signature != known.signature:
-        raise WisdomError(
-            f"{name} and {other} are of different versions of kernel {part.kernel}: its accuracy signature is "
-            f"{', '.join(part.signature)}, and was {', '.join(known.signature)}"
-        )
 
 
 # -- one run -------------------------------------------------------------------------------------
@@ -196,10 +186,9 @@ def _record(record: AtSize, run: Run, head: KernelWisdom, wanted: Set[Configurat
         for values, some in signatures.items()
         if some
     }
-    order = sorted(configurations, key=lambda timed: (timed.time_ms, timed.configuration.to_json()))
     return dataclasses.replace(
         record,
-        configurations=tuple(order),
+        configurations=tuple(sorted(configurations, key=fastest_first)),
         signatures=found,
         made=f"{run.info.created_at}, seed {run.info.seed}" if run.info.created_at else "",
         draws=sum(map(draws_of, run.trials)),
@@ -227,11 +216,8 @@ def _errors_of(trials: Sequence[Trial], names: Sequence[str]) -> Errors:
     valid = [trial for trial in trials if trial.is_valid]
     if not valid:
         return Errors(dict.fromkeys(names, math.inf))
-    worst: dict[str, float] = {}
-    for name in names:
-        known: list[float] = [trial.metric(name) for trial in valid if not math.isnan(trial.metric(name))]
-        if known:
-            worst[name] = max(known)
+    known = {name: [each for trial in valid if not math.isnan(each := trial.metric(name))] for name in names}
+    worst = {name: max(errors) for name, errors in known.items() if errors}
     most = max(valid, key=lambda trial: (draws_of(trial), _mean_of(trial) or 0.0))
     return Errors(worst, draws_of(most), _mean_of(most))
 

@@ -10,17 +10,19 @@ import dataclasses
 import json
 import math
 import reprlib
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Annotated, Any, Final
 
 from mptune.errors import WisdomError, did_you_mean
 from mptune.paths import write_whole
 from mptune.results.speedup import TIE
-from mptune.space.configuration import Configuration, Value, is_number, is_value, is_whole
+from mptune.space.configuration import Configuration, Value
+from mptune.store.info import Between, Reading, read_fields
 
-__all__ = ["FORMAT_VERSION", "AtSize", "Errors", "KernelWisdom", "Timed", "Wisdom", "is_wisdom"]
+__all__ = ["FORMAT_VERSION", "AtSize", "Errors", "KernelWisdom", "Timed", "Wisdom", "fastest_first", "is_wisdom"]
 
 FORMAT_VERSION: Final = 1
 #: By this member a file is recognised; its value is the version.
@@ -182,7 +184,7 @@ class AtSize:
         configurations = {each.configuration: each for each in timed}
         return dataclasses.replace(
             self,
-            configurations=tuple(sorted(configurations.values(), key=_fastest_first)),
+            configurations=tuple(sorted(configurations.values(), key=fastest_first)),
             signatures=dict(signatures),
         )
 
@@ -195,12 +197,13 @@ class AtSize:
             "threshold": dict(sorted(self.threshold.items())),
             "mptune": self.mptune_version,
             **({"made": self.made, "draws": self.draws} if self.made else {}),
-            "configurations": [t.to_json() for t in sorted(self.configurations, key=_fastest_first)],
+            "configurations": [t.to_json() for t in sorted(self.configurations, key=fastest_first)],
             "signatures": [{"values": list(values), **errors.to_json()} for values, errors in signatures],
         }
 
 
-def _fastest_first(timed: Timed) -> tuple[float, str]:
+def fastest_first(timed: Timed) -> tuple[float, str]:
+    """Return what the configurations of one size are sorted by."""
     return timed.time_ms, timed.configuration.to_json()
 
 
@@ -364,60 +367,58 @@ def _text(value: Any, indent: str = "") -> str:
 
 # -- reading -------------------------------------------------------------------------------------
 
-#: What a value should be, and whether it is that.
-_Kind = tuple[str, Callable[[Any], bool]]
+_Objects = tuple[Mapping[str, Any], ...]
+_Time = Annotated[float, Between(_LEAST, _MOST)]
+_Error = Annotated[Reading, Between(0.0, sys.float_info.max)]
+_Count = Annotated[int, Between(0, _MOST_DRAWS)]
+_ERRORS: Final[Mapping[str, Any]] = {
+    "errors": Mapping[str, _Error | None],
+    "draws": Annotated[int, Between(1, _MOST_DRAWS)],
+    "mean": _Error,
+    "rounded": Mapping[str, Annotated[float, Between(0, 1)]],
+}
+_TIMED: Final[Mapping[str, Any]] = {
+    "configuration": Configuration,
+    "time_ms": _Time,
+    "speedup": _Time,
+    "interval": tuple[_Time, ...],
+    "unseen": _Count,
+    "best": bool,
+    "baseline": bool,
+    **_ERRORS,
+}
+_SIGNATURE: Final[Mapping[str, Any]] = {"values": tuple[Value, ...], **_ERRORS}
+_AT_SIZE: Final[Mapping[str, Any]] = {
+    "sizes": Mapping[str, Annotated[int, Between(1, _LARGEST_SIZE)]],
+    "threshold": Mapping[str, Annotated[Reading, Between(5e-324, sys.float_info.max)]],
+    "mptune": str,
+    "configurations": _Objects,
+    "signatures": _Objects,
+    "made": str,
+    "draws": _Count,
+    "form": Mapping[str, int],
+    "masked": tuple[str, ...],
+}
+_KERNEL: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(_HEAD, str),
+    "metrics": Mapping[str, str],
+    "signature": tuple[str, ...],
+    "flags": tuple[str, ...],
+    "tuned": _Objects,
+}
+#: The members that may be missing.
+_OPTIONAL: Final = {
+    "mean", "rounded", "speedup", "interval", "unseen", "best", "baseline", "made", "form", "masked", "flags",
+}  # fmt: skip
 
-_TEXT: Final[_Kind] = "a text", lambda v: isinstance(v, str)
-_TEXTS: Final[_Kind] = "a list of texts", lambda v: isinstance(v, list) and all(isinstance(each, str) for each in v)
-_TRUTH: Final[_Kind] = "true or false", lambda v: isinstance(v, bool)
-_LIST: Final[_Kind] = "a list", lambda v: isinstance(v, list)
-_WHOLE: Final[_Kind] = "a whole number", is_whole
-_SIZE: Final[_Kind] = f"a whole number from 1 to {_LARGEST_SIZE}", lambda v: is_whole(v) and 1 <= v <= _LARGEST_SIZE
-_COUNT: Final[_Kind] = f"a whole number up to {_MOST_DRAWS}", lambda v: is_whole(v) and 0 <= v <= _MOST_DRAWS
-_DRAWS: Final[_Kind] = f"a whole number from 1 to {_MOST_DRAWS}", lambda v: is_whole(v) and 1 <= v <= _MOST_DRAWS
-_LIMIT: Final[_Kind] = "a number above 0", lambda v: is_number(v) and v > 0
-_MEASURED: Final[_Kind] = f"a number from {_LEAST:g} to {_MOST:g}", lambda v: is_number(v) and _LEAST <= v <= _MOST
-_INTERVAL: Final[_Kind] = (
-    f"two numbers from {_LEAST:g} to {_MOST:g}",
-    lambda v: isinstance(v, list) and len(v) == 2 and all(map(_MEASURED[1], v)),
-)
-_ERROR: Final[_Kind] = "a number of 0 or more, or null", lambda v: v is None or (is_number(v) and v >= 0)
-_SHARE: Final[_Kind] = "a number from 0 to 1", lambda v: is_number(v) and 0 <= v <= 1
-_VALUE: Final[_Kind] = "a value of a parameter", is_value
+
+def _fields(kinds: Mapping[str, Any], document: Mapping[str, Any], where: str, *optional: str) -> dict[str, Any]:
+    return read_fields(kinds, document, where, WisdomError, kinds.keys() - _OPTIONAL - {*optional})
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """An object in a file; every message says where in which file."""
-
-    path: str
-    where: str
-    members: Mapping[str, Any]
-
-    def read(self, name: str, kind: _Kind, *otherwise: Any) -> Any:
-        """Return a member; the default that is given, if there is one, where it is missing."""
-        if name not in self.members:
-            return otherwise[0] if otherwise else self.refuse(name, kind[0], "missing")
-        value = self.members[name]
-        return value if kind[1](value) else self.refuse(name, kind[0], reprlib.repr(value))
-
-    def by_name(self, name: str, kind: _Kind, *otherwise: Any) -> dict[str, Any]:
-        """Return a member that is an object of values of a kind."""
-        found = self.read(name, ("an object", lambda v: isinstance(v, Mapping)), *otherwise)
-        inner = _Entry(self.path, f"{self.where}{name}.", found)
-        return {key: inner.read(key, kind) for key in found}
-
-    def entries(self, name: str) -> list[_Entry]:
-        """Return a member that is a list of objects."""
-        found = []
-        for number, member in enumerate(self.read(name, _LIST)):
-            if not isinstance(member, Mapping):
-                self.refuse(f"{name}[{number}]", "an object", reprlib.repr(member))
-            found.append(_Entry(self.path, f"{self.where}{name}[{number}].", member))
-        return found
-
-    def refuse(self, name: str, expected: str, found: str) -> NoReturn:
-        raise WisdomError(f"{self.path}: {self.where}{name} should be {expected}, and is {found}")
+def _places(fields: Mapping[str, Any], name: str, where: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield the objects of a list with what messages call each."""
+    return ((entry, f"{where}: {name}[{number}]") for number, entry in enumerate(fields[name]))
 
 
 def _wisdom(path: Path, document: Any) -> Wisdom:
@@ -429,76 +430,47 @@ def _wisdom(path: Path, document: Any) -> Wisdom:
             f"{path}: wisdom of version {reprlib.repr(version)}, and this mptune reads {FORMAT_VERSION}: "
             "upgrade mptune to read it"
         )
-    whole = _Entry(str(path), "", document)
-    found = tuple(map(_kernel, whole.entries("kernels")))
+    fields = _fields({"kernels": _Objects}, document, str(path))
+    found = tuple(_kernel(*place) for place in _places(fields, "kernels", str(path)))
     if len({each.what for each in found}) < len(found):
-        whole.refuse("kernels", "one entry for each kernel, device, metric and compiler flags", "two of the same")
+        raise WisdomError(f"{path}: two entries of one kernel, device, metric and compiler flags")
     return Wisdom(found)
 
 
-def _kernel(entry: _Entry) -> KernelWisdom:
-    signature = tuple(entry.read("signature", _TEXTS))
-    tuned = tuple(_at_size(each, signature) for each in entry.entries("tuned"))
+def _kernel(document: Mapping[str, Any], where: str) -> KernelWisdom:
+    fields = _fields(_KERNEL, document, where)
+    tuned = tuple(_at_size(*place, fields["signature"]) for place in _places(fields, "tuned", where))
     if len({frozenset(each.sizes) for each in tuned}) > 1:
-        entry.refuse("tuned", "of the same names of sizes everywhere", "of others")
-    return KernelWisdom(
-        **{name: entry.read(name, _TEXT) for name in _HEAD},
-        metrics=entry.by_name("metrics", _TEXT),
-        signature=signature,
-        flags=tuple(entry.read("flags", _TEXTS, [])),
-        tuned=tuned,
-    )
+        raise WisdomError(f"{where}: the entries of 'tuned' have sizes of different names")
+    return KernelWisdom(**{**fields, "tuned": tuned})
 
 
-def _at_size(entry: _Entry, signature: tuple[str, ...]) -> AtSize:
-    sizes = entry.by_name("sizes", _SIZE)
-    if not sizes:
-        entry.refuse("sizes", "one or more sizes", "empty")
-    values: _Kind = (
-        f"the values of {', '.join(signature) or 'nothing'}",
-        lambda v: isinstance(v, list) and len(v) == len(signature) and all(map(is_value, v)),
-    )
-    return AtSize(
-        sizes,
-        entry.by_name("threshold", _LIMIT),
-        entry.read("mptune", _TEXT),
-        tuple(_timed(each, signature) for each in entry.entries("configurations")),
-        {tuple(map(_value, each.read("values", values))): _errors(each) for each in entry.entries("signatures")},
-        entry.read("made", _TEXT, ""),
-        entry.read("draws", _COUNT, 0),
-        entry.by_name("form", _WHOLE, {}),
-        tuple(entry.read("masked", _TEXTS, [])),
-    )
+def _at_size(document: Mapping[str, Any], where: str, signature: tuple[str, ...]) -> AtSize:
+    fields = _fields(_AT_SIZE, document, where, "draws")
+    if not fields["sizes"]:
+        raise WisdomError(f"{where}: no size")
+    fields["configurations"] = tuple(_timed(*place, signature) for place in _places(fields, "configurations", where))
+    signatures = {}
+    for entry, place in _places(fields, "signatures", where):
+        own = _fields(_SIGNATURE, entry, place)
+        values = own.pop("values")
+        if len(values) != len(signature):
+            raise WisdomError(f"{place}: its field 'values' should have one value for each of {', '.join(signature)}")
+        signatures[values] = _errors(own)
+    return AtSize(mptune_version=fields.pop("mptune"), **{**fields, "signatures": signatures})
 
 
-def _timed(entry: _Entry, signature: tuple[str, ...]) -> Timed:
-    values = entry.by_name("configuration", _VALUE)
-    for name in signature:
-        if name not in values:
-            entry.refuse("configuration", f"one with a value of {name}", str(values))
-    interval = entry.read("interval", _INTERVAL, None)
-    return Timed(
-        Configuration({name: _value(value) for name, value in values.items()}),
-        entry.read("time_ms", _MEASURED),
-        _errors(entry),
-        entry.read("speedup", _MEASURED, None),
-        None if interval is None else (interval[0], interval[1]),
-        entry.read("unseen", _COUNT, 0),
-        entry.read("best", _TRUTH, False),
-        entry.read("baseline", _TRUTH, False),
-    )
+def _timed(document: Mapping[str, Any], where: str, signature: tuple[str, ...]) -> Timed:
+    fields = _fields(_TIMED, document, where)
+    if missing := [name for name in signature if name not in fields["configuration"]]:
+        raise WisdomError(f"{where}: its configuration has no value of {missing[0]}")
+    if len(fields.get("interval", (0, 0))) != 2:
+        raise WisdomError(f"{where}: its field 'interval' should be two numbers")
+    errors = _errors({name: fields.pop(name) for name in _ERRORS if name in fields})
+    is_best, is_baseline = fields.pop("best", False), fields.pop("baseline", False)
+    return Timed(errors=errors, is_best=is_best, is_baseline=is_baseline, **fields)
 
 
-def _errors(entry: _Entry) -> Errors:
-    worst = entry.by_name("errors", _ERROR)
-    return Errors(
-        {name: math.inf if value is None else value for name, value in worst.items()},
-        entry.read("draws", _DRAWS),
-        entry.read("mean", ("a number of 0 or more", lambda v: is_number(v) and v >= 0), None),
-        entry.by_name("rounded", _SHARE, {}),
-    )
-
-
-def _value(value: Any) -> Value:
-    """Return a value as a configuration has it: JSON makes a list of a tuple."""
-    return tuple(value) if isinstance(value, list) else value
+def _errors(fields: Mapping[str, Any]) -> Errors:
+    worst = {name: math.inf if value is None else value for name, value in fields["errors"].items()}
+    return Errors(worst, **{name: value for name, value in fields.items() if name != "errors"})

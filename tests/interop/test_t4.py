@@ -140,7 +140,7 @@ def test_another_objective_brings_its_unit(tmp_path: Path) -> None:
         ({"results": [3]}, "'results' should be a list of objects"),
         ({"results": [{"configuration": [1]}]}, "result 0: its field 'configuration' should be an object"),
         ({"results": [ONE, {**ONE, "configuration": {"b": 1}}]}, "result 0 has no value for parameter 'b'"),
-        (one(invalidity="sunny"), "result 0 has the unknown invalidity 'sunny'"),
+        (one(invalidity="sunny"), "result 0: unknown invalidity 'sunny'"),
         (one(invalidity=["compile"]), "'invalidity' should be a text"),
         (one(measurements={"time": 2}), "result 0: its field 'measurements' should be a list of objects"),
         (one(configuration={"a": None}), "parameter 'a' has the value None"),
