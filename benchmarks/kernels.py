@@ -41,8 +41,8 @@ from mptune.data import DataManager  # noqa: E402
 from mptune.errors import MptuneError, UnknownNameError  # noqa: E402
 from mptune.kernel import Kernel  # noqa: E402
 from mptune.measure.bench import Bench  # noqa: E402
-from mptune.measure.device import Limits  # noqa: E402
 from mptune.measure.timing import TimingPlan, repeat_launches  # noqa: E402
+from mptune.measure.worker import Limits  # noqa: E402
 from mptune.precision import precision  # noqa: E402
 from mptune.results.trial import Trial  # noqa: E402
 from mptune.run import Run, json_document  # noqa: E402

@@ -23,7 +23,7 @@ import numpy as np
 
 from mptune import tune
 from mptune.kernel import Constant, In, InOut, Kernel, Out, Scalar, Sizes
-from mptune.measure.device import Limits
+from mptune.measure.worker import Limits
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, PrecisionParameter
 from mptune.tuning import TuneSettings
 

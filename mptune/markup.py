@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-__all__ = ["Description", "Fact", "Table", "as_html", "few_names", "number", "pairs", "plain"]
-
 #: What steers a terminal or changes how other characters are shown: controls but for tab and line break, marks of the
 #: direction of writing, and what has no width.
 _STEERING: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["available_memory_bytes", "in_words", "total_memory_bytes"]
-
 
 def available_memory_bytes(root: Path = Path("/")) -> int:
     """Return the bytes this process can still allocate without swapping.

@@ -8,8 +8,6 @@ import stat
 from pathlib import Path
 from typing import BinaryIO, Final
 
-__all__ = ["bundled_folder", "cache_folder", "is_own", "open_own", "own_folder", "write_whole"]
-
 _FOR_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -44,9 +42,6 @@ def own_folder(path: Path) -> Path:
     What is loaded as code, or believed, is kept only in such folders. All of the way to it counts: who can rename a
     folder above can put another in its place. In one with the sticky bit, such as ``/tmp``, only owners can. A folder
     above may be written by its group, which on many systems is the user alone.
-
-    Raises:
-        OSError: it cannot be made, or somebody else could change it; says which folder.
     """
     missing = [folder for folder in (path.absolute(), *path.absolute().parents) if not folder.exists()]
     for folder in reversed(missing):
@@ -75,11 +70,7 @@ def is_own(path: Path) -> bool:
 
 
 def open_own(path: Path) -> BinaryIO:
-    """Open a file to read, a regular one and no link, that nobody else can write; what is checked is what is read.
-
-    Raises:
-        OSError: it is not, or cannot be read.
-    """
+    """Open a file to read, a regular one and no link, that nobody else can write; what is checked is what is read."""
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & _FOR_OTHERS:
@@ -92,9 +83,6 @@ def write_whole(path: Path, data: bytes) -> None:
     """Write a file that is there complete or not at all; one that was there before is replaced at the end.
 
     What is no regular file (a pipe, a terminal) is written to as it is.
-
-    Raises:
-        OSError: it cannot be written.
     """
     path = path.resolve()
     is_there = path.exists()

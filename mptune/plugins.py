@@ -14,8 +14,6 @@ from typing import Any, Final, TypeVar
 
 from mptune.errors import MptuneError, UnknownNameError, did_you_mean
 
-__all__ = ["Registry", "load_point"]
-
 Member = TypeVar("Member")
 #: How a member declares its name, which is that of its file; an abstract base only annotates it.
 _DECLARATION: Final = re.compile(r"""^[ \t]+name\b[^=\n]*=\s*["']([\w-]+)["']""", re.MULTILINE)

@@ -17,8 +17,6 @@ from mptune.tuning import Progress
 if TYPE_CHECKING:
     from rich.live import Live
 
-__all__ = ["ProgressView", "in_notebook", "tune", "tune_sizes"]
-
 _REFRESH_S: Final = 0.5
 #: Seconds between lines.
 _LINE_EVERY_S: Final = 60.0

@@ -33,8 +33,6 @@ from mptune.store import RunFile, RunInfo, RunState
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FailureGroup", "Run", "in_short", "json_document"]
-
 #: Of a compiler's output, the line that says what is wrong; that its linker failed says nothing.
 _ERROR: Final = re.compile(r"\berror\b(?!: ld returned)|\bundefined\b|isn't defined", re.IGNORECASE)
 _DIGITS: Final = re.compile(r"\d+")

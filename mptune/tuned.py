@@ -23,8 +23,6 @@ from mptune.space.configuration import Configuration
 from mptune.tuning.session import warn_caller
 from mptune.wisdom import BySize, Choice, Wisdom, gather, on_device, read_sources, sizes_of_arrays
 
-__all__ = ["TunedApplication", "TunedKernel"]
-
 Source = Run | Wisdom | str | Path
 
 

@@ -18,7 +18,7 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.errors import KernelError, LaunchError
 from mptune.measure.answers import OwnAnswer
-from mptune.measure.device import Limits
+from mptune.measure.worker import Limits
 from mptune.results.trial import Status
 from mptune.tuning import TuneSettings, tune
 from mptune.tuning.findings import _never_launched

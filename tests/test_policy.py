@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mptune.measure.device import Limits
 from mptune.measure.policy import Plan, worst_errors
+from mptune.measure.worker import Limits
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration

@@ -85,12 +85,6 @@ def evaluate_outputs(
             :attr:`~mptune.accuracy.metrics.ErrorMetric.key` where they are for all outputs (``NRMSE_rows_max``), or
             by output and key (``y.NRMSE_rows_max``). They may be given by these names as well.
         inputs: what the references were computed from, for metrics that see it.
-
-    Raises:
-        MetricError: an output and its reference cannot be compared, or the metric is not defined for such data;
-            names the output.
-        ReferenceDataError: an output has no reference, or a reference no output.
-        UnknownNameError: no such metric, or a metric is given for an output that does not exist.
     """
     if outputs.keys() != references.keys():
         raise ReferenceDataError(f"outputs {', '.join(outputs)} and references {', '.join(references)} do not match")

@@ -51,9 +51,6 @@ def product(first: Doubles, second: Doubles) -> tuple[Doubles, Doubles]:
 
     Returns:
         Both matrices, ``(m, n)``.
-
-    Raises:
-        ValueError: the matrices do not fit.
     """
     bits = (_DIGITS - (first.shape[1] - 1).bit_length()) // 2
     lead = leading(second, bits, axis=0)

@@ -146,9 +146,6 @@ class Pairs:
         """Pair two arrays, both on the host or both on a device, where ``piece`` elements are decoded at a time.
 
         ``known`` is that of other pairs with this reference.
-
-        Raises:
-            MetricError: shapes differ, there are no elements, or one array does not hold numbers.
         """
         shared = {} if known is None else known
         if isinstance(output, Elements) and isinstance(reference, Elements):

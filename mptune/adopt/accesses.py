@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from mptune.adopt.parsing import Function, Node
 
-__all__ = ["Accesses"]
-
 #: A parameter (its position) with the fields that lead to a pointer.
 Path = tuple[int | str, ...]
 #: The object of a member function, as if it were a parameter.

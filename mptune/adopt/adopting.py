@@ -37,12 +37,11 @@ from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
 from mptune.adopt.phases import files_in_phases
 from mptune.adopt.reading import NESTED, Program, own_files, paddings, read
 from mptune.adopt.running import Built, TooLongError, build, run
-from mptune.adopt.sizes import RECORD, RUN, FoundSizes, find_sizes, hashed, not_given
+from mptune.adopt.sizes import RUN, FoundSizes, find_sizes, hashed, not_given
 from mptune.adopt.template import KEEPS_UNSIGNED
 from mptune.adopt.writing import Adopted, name_of, write
 from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError
-
-__all__ = ["RECORD", "SOURCES", "AdoptSettings", "adopt"]
+from mptune.source.loading import RECORD
 
 #: How files end that a compiler is given.
 SOURCES: Final = (".cu", ".hip", ".cpp", ".cc", ".cxx")

@@ -32,8 +32,6 @@ from mptune.source.render import cited, render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter
 
-__all__ = ["InstrumentApart", "answer", "has_fresh_answer"]
-
 #: How long a run may take for a start, with what is compiled for it.
 _STARTING_S: Final = 60.0
 _ANSWER_S: Final = 300.0

@@ -28,29 +28,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "Allocation",
-    "Capture",
-    "CheckFailedError",
-    "Copy",
-    "Fill",
-    "Launch",
-    "Operation",
-    "Place",
-    "Release",
-    "Scalar",
-    "Structure",
-    "capture",
-    "has_letters",
-    "numbers_in",
-    "other_lines",
-    "other_words",
-    "plain_name",
-    "same_fields",
-    "told_apart",
-    "wrong_numbers",
-]
-
 #: Launches of a kernel whose data are kept, besides the first and the last.
 _SAMPLED: Final = 2
 #: What a number may stand for that differs from run to run: what is said before it, or its unit. Steps in time and

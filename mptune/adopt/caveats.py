@@ -11,8 +11,6 @@ from mptune.adopt.capture import Capture, Copy, Launch, Place
 from mptune.adopt.findings import Findings
 from mptune.adopt.sequence import Call
 
-__all__ = ["after_results", "caveats", "listed", "same_in_all_draws"]
-
 #: Numbers with so few digits are written in the program.
 _FEW_DIGITS: Final = 6
 #: As many in a row as show whether they go up evenly, as times do.

@@ -13,24 +13,6 @@ from typing import Final
 
 from mptune.adopt.parsing import Extent
 
-__all__ = [
-    "Braced",
-    "Choice",
-    "Copy",
-    "Literal",
-    "MathCall",
-    "Member",
-    "RawUse",
-    "Read",
-    "TypeClass",
-    "TypeClasses",
-    "TypeSlot",
-    "mixed",
-    "names_of",
-    "role_of",
-    "told",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TypeSlot:

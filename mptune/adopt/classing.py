@@ -37,8 +37,6 @@ from mptune.adopt.reading import VECTOR, Memory, Parameter, Program
 from mptune.adopt.source_text import SourceText
 from mptune.cpp.tokens import Token
 
-__all__ = ["type_classes"]
-
 _VARIABLES: Final = ("DECL_REF_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR")
 _LOOPS: Final = ("FOR_STMT", "WHILE_STMT", "DO_STMT")
 _ASSIGNS: Final = ("=", "+=", "-=", "*=", "/=")

@@ -49,8 +49,6 @@ from mptune.adopt.tiling import UNROLL
 from mptune.kernel.application import TAKEN
 from mptune.precision import POLICIES
 
-__all__ = ["OFFERED", "find"]
-
 #: The types offered for one that is written in the program, the program's own first.
 OFFERED: Final = {
     "double": ("fp64", "fp32", "fp16", "bf16"),

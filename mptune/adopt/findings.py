@@ -16,21 +16,6 @@ from mptune.adopt.reading import Field, Memory
 from mptune.adopt.sequence import Call, Replay
 from mptune.adopt.template import Template
 
-__all__ = [
-    "SIGNED",
-    "UNSIGNED",
-    "AdoptedBuffer",
-    "AdoptedKernel",
-    "AdoptedParameter",
-    "Argument",
-    "Draws",
-    "Findings",
-    "Geometry",
-    "over_each",
-    "record_of",
-    "table_of",
-]
-
 #: How outputs are compared whose values have one sign, and those whose mean is less than such a share of the mean
 #: magnitude.
 UNSIGNED: Final = "NRMSE"

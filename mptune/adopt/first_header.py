@@ -10,8 +10,6 @@ from typing import Any, Final
 
 from mptune.backends.binary_cache import BinaryCache
 
-__all__ = ["first_header"]
-
 #: Variables that name further folders of headers.
 _FOLDERS: Final = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 #: clang's CXTranslationUnit_Incomplete and CXTranslationUnit_ForSerialization.

@@ -18,8 +18,6 @@ from typing import Any, Final
 from mptune.adopt.parsing import CASTS, TRANSPARENT, Extent, Node
 from mptune.adopt.reading import Program
 
-__all__ = ["Block", "geometry"]
-
 #: Threads along each axis; 0 where they stay.
 Block = tuple[int, ...]
 #: The value of an expression for a number of threads, in the program as it is (False) or with other blocks (True).

@@ -19,8 +19,6 @@ from mptune.measure.instrument import Instrument
 from mptune.precision import precision
 from mptune.space.parameters import PrecisionParameter
 
-__all__ = ["group", "sensitivities"]
-
 #: Errors that say no more than this one: nothing but fp64 is left.
 _FLOOR: Final = 1e-17
 _CEILING: Final = 1e3

@@ -22,8 +22,6 @@ from mptune.adopt.parsing import ANY_CAST, TRANSPARENT, Extent, Function, Node, 
 from mptune.adopt.reading import Program
 from mptune.adopt.source_text import SourceText
 
-__all__ = ["HostUses"]
-
 #: What a number is made of that converts without a cast.
 LITERAL: Final = ("FLOATING_LITERAL", "INTEGER_LITERAL", "UNARY_OPERATOR", *TRANSPARENT)
 _COMPOUND: Final = "COMPOUND_ASSIGNMENT_OPERATOR"

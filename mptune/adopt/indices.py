@@ -14,8 +14,6 @@ from typing import Final
 
 from mptune.adopt.parsing import TRANSPARENT, Extent, Function, Node
 
-__all__ = ["UnsignedIndices", "unsigned_indices"]
-
 _UNSIGNED: Final = ("unsigned int", "const unsigned int")
 #: What gives the same index whether it is computed in 32 bits, which may wrap, or in more.
 _SAME_BITS: Final = ("+", "-", "*")

@@ -61,8 +61,6 @@ from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.source.loading import RECORD, adopted_record
 
-__all__ = ["IntoSettings", "into"]
-
 #: The parameters that are the threads of a block: of one axis, or along each of several.
 _AXES: Final = ("block", "block_x", "block_y", "block_z")
 #: How often classes whose types a compiler does not take are given wider ones.

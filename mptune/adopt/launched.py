@@ -20,20 +20,6 @@ from mptune.adopt.reading import Kernel, Parameter, Program
 from mptune.adopt.sequence import Number
 from mptune.adopt.template import class_of, fields_of, layout_of
 
-__all__ = [
-    "AXES",
-    "INTEGERS",
-    "NUMPY",
-    "KernelLaunch",
-    "LaunchedKernel",
-    "Shape",
-    "bytes_of",
-    "classes_in",
-    "find_launched",
-    "needed",
-    "numbers_of",
-]
-
 #: Types of C++, as NumPy and definitions call them.
 INTEGERS: Final = {
     "char": "int8", "signed char": "int8", "unsigned char": "uint8", "bool": "uint8", "short": "int16",

@@ -8,21 +8,6 @@ from typing import Any, Final
 
 from mptune.adopt.reading import VECTOR
 
-__all__ = [
-    "MATH",
-    "PRECISIONS",
-    "QUALIFIERS",
-    "SCALARS",
-    "bare_name",
-    "element_behind",
-    "element_of",
-    "is_pointer",
-    "math_function",
-    "numbers_in",
-    "pointee",
-    "scalar_of",
-]
-
 #: The types of a program's numbers that mptune has a name for.
 PRECISIONS: Final = {"double": "fp64", "float": "fp32", "__half": "fp16", "__nv_bfloat16": "bf16"}
 SCALARS: Final = ("double", "float", "long double", "__half", "__nv_bfloat16")

@@ -19,8 +19,6 @@ from mptune.adopt.parsing import ProgramError
 from mptune.adopt.sequence import Number
 from mptune.kernel.tunable import parsed
 
-__all__ = ["ELEMENTS", "GIVEN", "Numbers", "Seen", "UnexplainedError", "decided", "elements_of"]
-
 #: Instead of the text of a number: it is looked up in what a run has left.
 GIVEN: Final = "given"
 #: What may stand beside a sign as it is.

@@ -8,8 +8,6 @@ from mptune.adopt.running import Built, build_for_gpu, is_of_hip
 from mptune.backends.cuda import CudaBackend, find_nvcc
 from mptune.errors import BackendUnavailableError
 
-__all__ = ["built_for_gpu"]
-
 
 def built_for_gpu(program: Program) -> Built:
     """Compile a program for the GPU that is here.

@@ -11,8 +11,6 @@ from mptune.adopt.parsing import Extent, SourceFile
 from mptune.adopt.reading import Kernel, Program
 from mptune.cpp.tokens import tokens
 
-__all__ = ["origin"]
-
 #: How much the lines before and after a line count.
 _NEIGHBOUR: Final = 0.25
 #: What a template has besides the program's own words.

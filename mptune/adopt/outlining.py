@@ -33,8 +33,6 @@ from mptune.adopt.parsing import (
 )
 from mptune.errors import did_you_mean
 
-__all__ = ["CutLoop", "outlined"]
-
 #: Threads of a block, by the number of axes, the innermost first.
 _BLOCKS: Final = {1: (256,), 2: (32, 8), 3: (32, 4, 2)}
 _AXES: Final = "xyz"

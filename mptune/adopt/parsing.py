@@ -27,27 +27,6 @@ from mptune.adopt.rewriting import without_definitions
 from mptune.cpp.prelude import prelude_folder, shared_intrinsics
 from mptune.errors import MptuneError, did_you_mean
 
-__all__ = [
-    "ANY_CAST",
-    "CASTS",
-    "TRANSPARENT",
-    "Diagnostic",
-    "Edits",
-    "Extent",
-    "Function",
-    "Node",
-    "ProgramError",
-    "Refusal",
-    "SourceFile",
-    "Specialisation",
-    "TemplateArgument",
-    "TranslationUnit",
-    "bare",
-    "parse",
-    "specialisation_of",
-    "without_casts",
-]
-
 #: Kinds of nodes around an expression that its text does not name: implicit conversions and parentheses.
 TRANSPARENT: Final = ("UNEXPOSED_EXPR", "PAREN_EXPR")
 #: Kinds of casts: those that convert a value, and with the one that only reads memory as something else.

@@ -23,8 +23,6 @@ from mptune.adopt.parsing import Edits, Extent, Function, SourceFile, TemplateAr
 from mptune.adopt.reading import Program
 from mptune.cpp.tokens import tokens
 
-__all__ = ["SPELLED", "Patch", "Patcher", "can_split", "declarators", "own_types", "patch", "with_types"]
-
 #: How CUDA spells the types of a program's numbers.
 SPELLED: Final = {precision: scalar for scalar, precision in PRECISIONS.items()}
 _BITS: Final = {"fp64": 64, "fp32": 32, "fp16": 16, "bf16": 16}

@@ -23,8 +23,6 @@ from mptune.adopt.reading import Program, own_files
 from mptune.adopt.storage import Variables, host_variables
 from mptune.cpp.tokens import Token, tokens
 
-__all__ = ["patch_loops"]
-
 _CONVERSIONS: Final = ("UNEXPOSED_EXPR", "CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR")
 _INTEGERS: Final = ("SHORT", "USHORT", "INT", "UINT", "LONG", "ULONG", "LONGLONG", "ULONGLONG")
 

@@ -23,8 +23,6 @@ from mptune.adopt.reading import Kernel, Program
 from mptune.adopt.rewriting import blanked
 from mptune.cpp.tokens import tokens
 
-__all__ = ["IN_LAYER", "Dialect", "files_in_phases", "in_phases", "in_templates"]
-
 
 @dataclass(frozen=True, slots=True)
 class Dialect:

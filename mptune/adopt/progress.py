@@ -8,8 +8,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Turns", "came_to_nothing"]
-
 #: The numbers that a program copied back of some memory, the last copy first; None of what there was no room to record.
 Turns = Sequence[NDArray[Any] | None]
 

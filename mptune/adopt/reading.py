@@ -31,23 +31,6 @@ from mptune.adopt.rewriting import blanked, has_device_code
 from mptune.cpp.tokens import Token, tokens
 from mptune.errors import did_you_mean
 
-__all__ = [
-    "NESTED",
-    "VECTOR",
-    "Declaration",
-    "Field",
-    "Kernel",
-    "LaunchSite",
-    "Memory",
-    "Parameter",
-    "Program",
-    "Refusal",
-    "RuntimeCall",
-    "TemplateCall",
-    "own_files",
-    "read",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Field:

@@ -13,17 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = [
-    "HIP_SHARED",
-    "KernelFacts",
-    "blanked",
-    "facts_of",
-    "has_device_code",
-    "rewritten",
-    "with_recorded_launches",
-    "without_definitions",
-]
-
 _BLANKED: Final = re.compile(
     r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])*\'', re.DOTALL
 )

@@ -36,8 +36,6 @@ from mptune.backends.processes import in_words as how_it_ended
 from mptune.cpp.prelude import prelude_folder, shared_intrinsics
 from mptune.memory import available_memory_bytes, in_words
 
-__all__ = ["Built", "Ran", "TooLongError", "build", "build_for_gpu", "is_of_hip", "run", "stopwatch"]
-
 #: No contraction: what a program computes on the host to check its kernels is then computed alike. Programs read
 #: numbers as others (aliasing) and count over the end of an int. The heap of a position-independent program is above
 #: 4 GiB: the recorder tells pointers from other fields by that.

@@ -9,8 +9,6 @@ from typing import Final
 from mptune.adopt.parsing import Extent, Node
 from mptune.adopt.reading import Program
 
-__all__ = ["scratch_parameters"]
-
 #: Types whose variables have memory of their own, which goes with them.
 _OWNERS: Final = re.compile(r"(?:const )?std::(?:vector|array)<.*>|[\w ]+\[\d*\]")
 _ALLOCATES: Final = ("malloc", "calloc", "aligned_alloc")

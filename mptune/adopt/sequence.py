@@ -13,8 +13,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Call", "Number", "Replay", "literal", "replay"]
-
 #: A loop's body has at most so many calls and loops.
 _LONGEST_BODY: Final = 256
 #: Numbers that differ from launch to launch are listed in the text up to so many.

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from mptune.adopt.reading import Program
     from mptune.adopt.running import Built
 
-__all__ = ["RECORD", "FoundSizes", "find_sizes", "not_given", "run_at", "with_sizes"]
-
 #: The same of a folder with what a run at other sizes has left.
 RUN: Final = "run.json"
 #: How long it may take to find the sizes of a program, and each run for that, which may take as often its own.

@@ -14,8 +14,6 @@ from mptune.adopt.parsing import Extent, SourceFile, TemplateArgument, Translati
 from mptune.adopt.reading import VECTOR
 from mptune.cpp.tokens import Token, tokens
 
-__all__ = ["SourceText"]
-
 #: How limits of types are written that take the type of what they meet.
 _LIMITS: Final = frozenset(("std", "numeric_limits", "max", "min", "lowest", "epsilon", "infinity", "quiet_NaN"))
 _FLOATING: Final = re.compile(r"(?!0[xX])(\d*\.\d*|\d+(?=[eE]))([eE][+-]?\d+)?[fFlL]?|0[xX].*[pP].*|\d+[fF]")

@@ -15,8 +15,6 @@ from typing import Any, Final
 from mptune.adopt.parsing import ANY_CAST, FUNCTIONS, TRANSPARENT, Extent, Node, TranslationUnit, bare
 from mptune.cpp.tokens import tokens
 
-__all__ = ["Variables", "host_variables"]
-
 _VARIABLES: Final = ("VAR_DECL", "PARM_DECL", "FIELD_DECL")
 _REFERENCES: Final = ("DECL_REF_EXPR", "MEMBER_REF_EXPR")
 _CONTAINERS: Final = ("vector", "array", "valarray", "unique_ptr")

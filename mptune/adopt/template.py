@@ -22,8 +22,6 @@ from mptune.cpp.prelude import FUNCTIONS_OF_CUDA, prelude_names, short_intrinsic
 from mptune.cpp.tokens import KEYWORDS, Token, tokens
 from mptune.precision import ARITHMETIC
 
-__all__ = ["KEEPS_UNSIGNED", "POLICY", "VECTOR_WIDTH", "Template", "class_of", "fields_of", "layout_of", "template"]
-
 #: The parameter that says how mathematical functions are computed.
 POLICY: Final = "policy"
 #: The parameter that says how many neighbours a GPU's thread does at once.

@@ -19,8 +19,6 @@ from typing import Any, Final
 from mptune.adopt.parsing import CASTS, TRANSPARENT, Edits, Extent, Function, Node, TranslationUnit
 from mptune.adopt.reading import Kernel, Program
 
-__all__ = ["UNROLL", "Dialect", "SideBySide", "Tiled", "of_templates", "side_by_side", "tiled"]
-
 #: The parameter that says how often the innermost loops around a tile are unrolled.
 UNROLL: Final = "unroll"
 _ALL: Final = frozenset("xyz")

@@ -29,8 +29,6 @@ from mptune.adopt.numbers import Numbers
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Program
 
-__all__ = ["CHANGED", "Adopted", "common_folder", "name_of", "save_data", "write"]
-
 _WIDTH: Final = 110
 
 

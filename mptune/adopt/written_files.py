@@ -16,8 +16,6 @@ from mptune.adopt.parsing import Node, without_casts
 from mptune.adopt.reading import Program
 from mptune.adopt.running import Ran
 
-__all__ = ["Compared", "compared_files", "type_in_files"]
-
 #: Numbers of the new program, and of the original: shape ``(n_numbers,)`` each.
 Pair = tuple[NDArray[Any], NDArray[Any]]
 #: The same of a line, by column, but for times.

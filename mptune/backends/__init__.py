@@ -25,12 +25,7 @@ BACKENDS: Final[Mapping[str, type[Backend]]] = Registry("backend", __name__, Bac
 
 
 def get_backend(name: str = "auto") -> Backend:
-    """Return a new handle of the backend of that name; "auto" is the first of cuda, hip, host that can run here.
-
-    Raises:
-        UnknownNameError: no backend has that name.
-        BackendUnavailableError: "auto", and none can run; says why for each.
-    """
+    """Return a new handle of the backend of that name; "auto" is the first of cuda, hip, host that can run here."""
     if name != "auto":
         if name not in BACKENDS:
             raise UnknownNameError("backend", name, ("auto", *BACKENDS))

@@ -109,11 +109,7 @@ class Program:
         return "zig" if self.family == "zig" else Path(self.command[0]).name
 
     def flags(self, architecture: str = "", extra: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return the flags of a source; an empty architecture is ``$MPTUNE_HOST_ARCH`` or else this very processor.
-
-        Raises:
-            UnknownNameError: the compiler does not know ``$MPTUNE_HOST_ARCH``.
-        """
+        """Return the flags of a source; an empty architecture is ``$MPTUNE_HOST_ARCH`` or else this very processor."""
         own, libraries = _OF_FAMILY[self.family]
         if not architecture and (architecture := host_architecture()):
             _check_architecture(self.command, architecture)
@@ -322,11 +318,7 @@ def host_architecture() -> str:
 
 
 def find_compiler(name: str = "") -> Program:
-    """Return the compiler of that name, such as "clang++-19"; without one ``$CXX``, or the first of :data:`COMPILERS`.
-
-    Raises:
-        BackendUnavailableError: there is none; lists the available ones, or says what to install.
-    """
+    """Return the compiler of that name, such as "clang++-19"; without one ``$CXX``, or the first of :data:`COMPILERS`."""
     if name:
         if (found := _program(name)) is None:
             there = ", ".join(program.label for program in installed_compilers())

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mptune.results.trial import Trial
     from mptune.run import Run
 
-__all__ = ["adopt", "print_adopted", "print_patched", "why_not_within", "write_into"]
-
 
 @click.command(cls=options.WithArguments)
 @options.file_argument("files", "FILE|DIR...")

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from mptune.space.configuration import Configuration
     from mptune.tuning.check import CheckResult
 
-__all__ = ["backends", "check", "list_kernels", "render"]
-
 
 @click.command("list")
 @option("--strategies", "", "List the search strategies and their options instead.")

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from mptune.tuning.verify import Verification
     from mptune.wisdom import KernelWisdom, Wisdom
 
-__all__ = ["emit", "explain", "export", "pareto", "plot", "report", "show", "verify", "wisdom"]
-
 _run_file = options.file_argument("run_file", "RUN.db|SPACE")
 _run_files = options.file_argument("run_files", "RUN.db|SPACE...")
 

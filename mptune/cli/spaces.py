@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from mptune.run import Run
     from mptune.tuning.comparison import Comparison
 
-__all__ = ["compare", "simulate"]
-
 #: Of distances in which runs without anything feasible are counted.
 _MARK: Final = "*"
 _NOTHING_YET: Final = (

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mptune.run import Run
     from mptune.tuning import Progress
 
-__all__ = ["tune"]
-
 
 @click.command(cls=options.WithArguments)
 @click.argument("kernel", metavar="KERNEL|FILE.py|DIR|PROGRAM.cu...", nargs=-1, required=True)

@@ -45,8 +45,6 @@ from mptune.precision import PRECISIONS
 from mptune.source.flags import Build
 from mptune.space.configuration import Configuration
 
-__all__ = ["emit_application"]
-
 #: An answer of more bytes is not kept to compare with.
 _LARGEST_ANSWER_BYTES: Final = 16 << 20
 
@@ -56,10 +54,6 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
 
     It is run once on the inputs of the run's seed to see what it launches, and as its reference is made for an answer
     to compare with: on the backend of the run if that can run here, else on another one.
-
-    Raises:
-        KernelError: its steps or inputs use what cannot be taken along, or fail.
-        MptuneError: it cannot be run here, a kernel cannot be rendered, or files cannot be written.
     """
     application = winner.kernel
     info = winner.run.info
@@ -128,9 +122,6 @@ def _taken(application: Application, metrics: Metrics) -> tuple[str, tuple[str, 
     """Return the Python of inputs, steps and metrics of one's own, the names of the first two, and those of these.
 
     Metrics that cannot be taken along are left out: an application can do without, and the program says which.
-
-    Raises:
-        KernelError: inputs or steps cannot be.
     """
     functions: list[Callable[..., Any]] = [application.inputs, application.steps]
     code, names = take_along(application.called, functions)

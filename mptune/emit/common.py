@@ -22,19 +22,6 @@ from mptune.run import Run, json_document
 from mptune.source.flags import Build, build_of, compilers_of
 from mptune.source.loading import edited, remarks
 
-__all__ = [
-    "INTEGERS",
-    "MARK",
-    "Emission",
-    "as_a_file",
-    "compile_commands",
-    "given_flags",
-    "host_command",
-    "measured",
-    "objective_of",
-    "write_files",
-]
-
 #: What every emitted file says of itself.
 MARK: Final = "Emitted by mptune"
 #: What the host backend compiles with and the numbers depend on, but for the architecture.
@@ -162,11 +149,7 @@ def host_command(build: Build, identity: str, given: Sequence[str]) -> str:
 
 
 def given_flags(known: Recorded) -> dict[str, tuple[str, ...]]:
-    """Return the user's compiler flags for each backend that is emitted for.
-
-    Raises:
-        MptuneError: one is none that a file may ask for.
-    """
+    """Return the user's compiler flags for each backend that is emitted for."""
     return {backend: options_of(known, backend).flags for backend in ("host", "cuda", "hip")}
 
 
@@ -190,20 +173,12 @@ def compile_commands(winner: Winner[Any], build: Build) -> dict[str, str]:
 
 
 def was_emitted(path: Path) -> bool:
-    """Whether a file is one that was emitted, which may be replaced.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Whether a file is one that was emitted, which may be replaced."""
     return MARK.encode() in path.read_bytes()
 
 
 def write_files(folder: Path, texts: Mapping[str, str | bytes]) -> None:
-    """Write files, unless one would replace a file that was not emitted.
-
-    Raises:
-        MptuneError: one would, or cannot be written.
-    """
+    """Write files, unless one would replace a file that was not emitted."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():

@@ -34,8 +34,6 @@ from mptune.space.configuration import Configuration
 from mptune.wisdom import Candidate, Chooser, KernelWisdom, Wisdom, budget_of, kernel_of
 from mptune.wisdom.error_growth import REACH
 
-__all__ = ["Dispatch", "emit_dispatch", "single_kernel_of"]
-
 #: Cells of the table of a device, about.
 _CELLS: Final = 3000
 _GPUS: Final = ("cuda", "hip")
@@ -94,11 +92,6 @@ def emit_dispatch(
         confidence: with which errors keep it.
         metric: what errors are measured by, if there are several.
         sizes: further sizes to compile for, where sizes are written into the source.
-
-    Raises:
-        WisdomError: it is of another kernel, or of several.
-        KernelError: nothing in it is valid.
-        MptuneError: a file of a name exists and was not emitted, or cannot be written.
     """
     found, known = single_kernel_of(wisdom, kernel, metric)
     budget = budget_of(known, max_error)
@@ -174,12 +167,7 @@ def emit_dispatch(
 def single_kernel_of(
     wisdom: Wisdom, kernel: Tunable | str | Path | None = None, metric: str | None = None
 ) -> tuple[Kernel, list[KernelWisdom]]:
-    """Return the kernel that is meant, as of :func:`kernel_of`; an application is refused, if need be undefined.
-
-    Raises:
-        WisdomError: it is of another kernel, or of several kernels, metrics, or flags on one device.
-        KernelError: the definition is not found, or it is of an application.
-    """
+    """Return the kernel that is meant, as of :func:`kernel_of`; an application is refused, if need be undefined."""
     meant = {each.kernel: each.is_of_application for each in wisdom.kernels if kernel in (None, each.kernel)}
     found = None
     if len(meant) > 1 or not any(meant.values()):
@@ -194,11 +182,7 @@ def single_kernel_of(
 
 
 def _given_flags(kernel: Kernel, known: Sequence[KernelWisdom]) -> dict[str, tuple[str, ...]]:
-    """Return the user's compiler flags for each backend: those of what is known of it, else what all devices share.
-
-    Raises:
-        WisdomError: devices of one backend have others.
-    """
+    """Return the user's compiler flags for each backend: those of what is known of it, else what all devices share."""
     found: dict[str, tuple[str, ...]] = {}
     for backend in ("host", "cuda", "hip"):
         of_it = [each for each in known if each.backend == backend] or known

@@ -19,27 +19,11 @@ from mptune.space.constraints import compile_constraint, with_canonical_precisio
 from mptune.space.expressions import Expression, free_names
 from mptune.space.parameters import PrecisionParameter
 
-__all__ = [
-    "Condition",
-    "NotTranslatableError",
-    "Opened",
-    "conditions",
-    "fixed_sizes",
-    "formula",
-    "free_sizes",
-    "opened",
-    "said_in_cpp",
-    "what_has_to_hold",
-]
-
 
 def fixed_sizes(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> frozenset[str]:
     """Return the sizes a configuration's source or block depends on; the others may differ at a launch.
 
     Those in a constraint may differ as long as it holds: :func:`conditions`.
-
-    Raises:
-        TemplateError: the template cannot be rendered.
     """
     fixed = (fixed_by_launch(kernel) | kernel.forms.keys()) & set(sizes)
     return frozenset(fixed) | _used_by_template(kernel, configuration, sizes)
@@ -57,21 +41,12 @@ def fixed_by_launch(kernel: Kernel) -> set[str]:
 
 
 def free_sizes(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> frozenset[str]:
-    """Return the sizes that may differ at a launch: no source depends on them, and all that does can be said in C++.
-
-    Raises:
-        TemplateError: the template cannot be rendered.
-        ConstraintError: a constraint cannot be compiled.
-    """
+    """Return the sizes that may differ at a launch: no source depends on them, and all that does can be said in C++."""
     return said_in_cpp(kernel, configuration, sizes, set(sizes) - fixed_sizes(kernel, configuration, sizes))
 
 
 def said_in_cpp(kernel: Kernel, configuration: Configuration, sizes: Sizes, free: Set[str]) -> frozenset[str]:
-    """Return those of some sizes of which all that a launch needs can be said in C++.
-
-    Raises:
-        ConstraintError: a constraint cannot be compiled.
-    """
+    """Return those of some sizes of which all that a launch needs can be said in C++."""
     said = set(free)
     for text in (*kernel.expressions("grid"), *(axis for argument in kernel.arguments for axis in argument.shape)):
         try:
@@ -314,9 +289,6 @@ def conditions(
         configuration: has the values of all parameters.
         sizes: the sizes of the run.
         free: the sizes that may differ, with their names in C++.
-
-    Raises:
-        ConstraintError: a constraint cannot be compiled.
     """
     found: list[Condition] = []
     uncovered: set[str] = set()
@@ -346,10 +318,6 @@ def formula(text: str, values: Mapping[str, Any], free: Mapping[str, str]) -> st
 
     Names stand for C++ if they are in ``free``, else for their ``values``; whatever depends on no free name is
     evaluated here. The functions it may call are those of the header's namespace ``detail``.
-
-    Raises:
-        NotTranslatableError: it uses a construct, or gives a number, that integers do not have.
-        ExpressionError: it has no value.
     """
     return _translate(Expression(text).tree, values, free)
 

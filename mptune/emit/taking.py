@@ -18,8 +18,6 @@ from typing import Any, Final
 import mptune.errors
 from mptune.errors import KernelError
 
-__all__ = ["take_along"]
-
 _EVERY_MODULE_HAS: Final = frozenset({"__name__", "__file__", "__doc__"})
 
 
@@ -30,9 +28,6 @@ def take_along(called: str, functions: Sequence[Callable[..., Any]]) -> tuple[st
         called: what messages call what they belong to.
         functions: each at the top level of the same file. What only a type checker looks at is left out, and errors of
             mptune become errors of Python's.
-
-    Raises:
-        KernelError: one is not at the top level of a file that can be read, or what it uses cannot be taken along.
     """
     path = _file_of(called, functions[0])
     for function in functions[1:]:
@@ -113,11 +108,7 @@ class _File:
         return text
 
     def _import_of(self, statement: ast.Import | ast.ImportFrom, name: str, user: str) -> str:
-        """Return the import of one name alone; a class that stands for it, if it is an error of mptune's.
-
-        Raises:
-            KernelError: it is not from an installed package, or from mptune.
-        """
+        """Return the import of one name alone; a class that stands for it, if it is an error of mptune's."""
         alias = next(each for each in statement.names if _bound_by(each) == name)
         only: ast.stmt = ast.Import([alias])
         root = alias.name.split(".")[0]

@@ -10,8 +10,6 @@ from typing import Any, Final
 
 import jinja2
 
-__all__ = ["code_span", "comment", "fenced", "fill", "identifier", "literal", "quoted", "table_cell", "table_text"]
-
 #: Words an identifier cannot be in C++20, and those that are macros or types wherever device code is compiled.
 _WORDS: Final = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl

@@ -17,8 +17,6 @@ from mptune.measure.program import size_names
 from mptune.source.render import render, render_body
 from mptune.space.configuration import Configuration
 
-__all__ = ["Launch", "argument_of", "parameter_of", "variant_of"]
-
 _FLOATS: Final = ("float64", "float32", "float16")
 
 

@@ -15,9 +15,6 @@ from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import full_name
 from mptune.store import ParameterInfo
 
-__all__ = ["Winner", "select"]
-
-
 #: A comma that separates assignments is inside no brackets.
 _COMMA = re.compile(r",(?![^(\[]*[)\]])")
 _SHORTEST_KEY = 8
@@ -57,10 +54,6 @@ def select(
             winner, that of a candidate (``candidate N``), the beginning of its key, or enough ``NAME=VALUE`` by commas
             that no other valid trial has them all.
         kernel: the definition, whose parameters the values are of; None for what the run says of them.
-
-    Raises:
-        MptuneError: no valid trial or several are meant.
-        UnknownNameError: no parameter has a name given, or no such value.
     """
     if configuration:
         trial = _named(run, configuration.strip(), kernel)

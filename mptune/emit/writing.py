@@ -32,15 +32,9 @@ from mptune.source.flags import build_of
 from mptune.source.loading import sizes_of, tunable_of_run
 from mptune.source.render import render
 
-__all__ = ["describe", "emit", "emit_all_devices", "winner_of"]
-
 
 def describe(winner: Winner[Kernel], name: str) -> dict[str, Any]:
-    """Return what the files of a winner are filled with; files and C++ names begin with the name given.
-
-    Raises:
-        MptuneError: the configuration cannot be rendered at the run's sizes.
-    """
+    """Return what the files of a winner are filled with; files and C++ names begin with the name given."""
     kernel, configuration, sizes = winner.kernel, winner.configuration, winner.sizes
     free = free_sizes(kernel, configuration, sizes)
     return {
@@ -70,9 +64,6 @@ def winner_of(
         max_error: a threshold instead of the run's own.
         configuration: which trial instead of the best.
         kernel: the definition, unless it is a bundled kernel or application.
-
-    Raises:
-        MptuneError: the kernel is not found or has changed, or no trial or several match.
     """
     # What may differ from the run stands in what is emitted.
     definition = tunable_of_run(run.info, kernel, on_warning=lambda _: None)
@@ -94,10 +85,6 @@ def emit(winner: Winner[Any], folder: str | Path, *, name: str = "") -> Emission
         winner: what to write.
         folder: where; made if need be.
         name: what the files and the C++ names begin with; ``tuned_`` and the kernel's name where empty.
-
-    Raises:
-        MptuneError: a file of that name exists and was not emitted, or cannot be written, or the configuration
-            cannot be rendered; or, of an application, cannot be run here, or uses what cannot be taken along.
     """
     name = name or f"tuned_{winner.kernel.name}"
     if isinstance(winner.kernel, Application):
@@ -122,9 +109,6 @@ def emit_all_devices(winners: Sequence[Winner[Any]], folder: str | Path) -> tupl
     """Write the winners of one kernel on several devices, and a header that selects by device.
 
     Each winner has a folder of its own in ``folder``, which holds the header.
-
-    Raises:
-        MptuneError: they are of different kernels or sizes, or two are of one device.
     """
     first = winners[0]
     by_slug: dict[str, Winner[Any]] = {}

@@ -24,8 +24,6 @@ from mptune.results.trial import Status, Trial
 from mptune.run import Run
 from mptune.store.info import read_fields
 
-__all__ = ["CACHE"]
-
 #: Kernel Tuner's words for a failure.
 _STATUS_OF: Final[Mapping[str, Status]] = {
     "CompilationFailedConfig": Status.COMPILE_ERROR,
@@ -128,9 +126,6 @@ def _write(run: Run) -> str:
 
     A status Kernel Tuner has no word for is written as the nearest one, and exactly in ``mptune_status``. It knows no
     threshold: an inaccurate trial keeps its numbers but is marked as failed, so that it is best in no tool.
-
-    Raises:
-        SpaceFileError: two configurations would have one key, or a parameter has the name of something measured.
     """
     info, names = run.info, run.parameter_names
     taken = {"time", "times", *_PHASES, *run.metric_names, _ERROR_KEY, _STATUS_KEY, _MESSAGE_KEY}

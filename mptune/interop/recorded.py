@@ -32,11 +32,6 @@ from mptune.space.parameters import (
 )
 from mptune.store import ParameterInfo, RunInfo, RunState
 
-__all__ = [
-    "Format", "Record", "assemble", "finite", "finite_numbers", "is_run_file", "load_json", "read_text", "space_name",
-    "write",
-]  # fmt: skip
-
 #: The first bytes of every SQLite file, and so of every run file.
 _SQLITE_MAGIC: Final = b"SQLite format 3\0"
 #: Bytes of text that are read at most.
@@ -70,11 +65,7 @@ def space_name(path: Path) -> str:
 
 
 def is_run_file(path: str | Path) -> bool:
-    """Return whether a file is a run file, or what is left of one.
-
-    Raises:
-        SpaceFileError: it is missing (the nearest name in its folder is suggested), a folder or not readable.
-    """
+    """Return whether a file is a run file, or what is left of one."""
     return _bytes_of(Path(path), len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
 
 
@@ -82,9 +73,6 @@ def read_text(path: Path) -> str:
     """Return the text of a file, decompressed where its content is gzip whatever its name is.
 
     A character cut in two at the very end is dropped, as a writer that was killed leaves it.
-
-    Raises:
-        SpaceFileError: the file is missing, empty, not readable, too large, damaged gzip or not UTF-8 text.
     """
     data = _bytes_of(path, _LARGEST_BYTES + 1)
     if data.startswith(b"\x1f\x8b"):
@@ -130,11 +118,7 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def load_json(path: Path, text: str) -> Any:
-    """Parse JSON text.
-
-    Raises:
-        SpaceFileError: the text is not JSON (says where), is nested too deeply or holds a number too long to convert.
-    """
+    """Parse JSON text."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -145,11 +129,7 @@ def load_json(path: Path, text: str) -> Any:
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Write a file, all of it or nothing; text is gzipped if the name ends in ``.gz``, equal text to equal bytes.
-
-    Raises:
-        SpaceFileError: the file cannot be written, or is a run file, whose trials would be lost.
-    """
+    """Write a file, all of it or nothing; text is gzipped if the name ends in ``.gz``, equal text to equal bytes."""
     data = content.encode() if isinstance(content, str) else content
     if isinstance(content, str) and path.suffix == ".gz":
         data = gzip.compress(data, mtime=0)
@@ -224,10 +204,6 @@ def assemble(
         signature: names of the parameters that can change the numbers, None if the recording does not say.
         warnings: remarks about the recording.
         about: further fields of :class:`~mptune.store.RunInfo`.
-
-    Raises:
-        SpaceFileError: there are no entries, a value cannot be a parameter's value, or a number cannot be what it is
-            called.
     """
     if len(names) > MAX_PARAMETERS:
         raise SpaceFileError(f"{name}: {len(names)} parameters; at most {MAX_PARAMETERS} are supported")
@@ -266,11 +242,7 @@ def assemble(
 
 
 def _trial(name: str, configuration: Configuration, record: Record) -> Trial:
-    """Return an entry as a trial, with the logarithm of its error.
-
-    Raises:
-        SpaceFileError: a time is not positive, or an error or a footprint is negative.
-    """
+    """Return an entry as a trial, with the logarithm of its error."""
     trial = Trial(configuration, record.status, record.message, record.measurement)
     for metric in ("time_ms", "error", "memory_bytes", "energy_j"):
         number = trial.metric(metric)

@@ -30,8 +30,6 @@ from mptune.space.parameters import parameter_of
 from mptune.store import ParameterInfo
 from mptune.store.info import read_fields
 
-__all__ = ["RECORDING", "recording_text"]
-
 _FORMAT: Final = "mptune-space"
 _VERSION: Final = 1
 

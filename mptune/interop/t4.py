@@ -23,8 +23,6 @@ from mptune.space.parameters import Parameter, parameter_of, parse_values
 from mptune.space.search_space import SearchSpace
 from mptune.store.info import read_fields
 
-__all__ = ["T1", "T4", "read_t1"]
-
 #: What T4 does not have: that more of the objective is better, in the metadata.
 _MAXIMISE: Final = "mptune_maximise"
 
@@ -204,12 +202,7 @@ T4: Final = Format("t4", "T4 results", read=_read, write=_write)
 
 
 def read_t1(path: str | Path) -> SearchSpace:
-    """Read the search space of a T1 file, gzipped or not. Its expressions are parsed, never evaluated as code.
-
-    Raises:
-        SpaceFileError: the file is missing, damaged or not T1, or a value or condition in it cannot be read.
-        EmptySpaceError: no configuration satisfies the conditions; says which one removed everything.
-    """
+    """Read the search space of a T1 file, gzipped or not. Its expressions are parsed, never evaluated as code."""
     path = Path(path)
     document = load_json(path, read_text(path))
     if not _is_t1(document):

@@ -15,8 +15,6 @@ from mptune.store.info import plain as as_json
 #: How a cell begins that a spreadsheet takes for a formula (OWASP, "CSV Injection").
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\n")
 
-__all__ = ["CSV", "JSON", "PARQUET", "to_csv", "to_json", "to_parquet"]
-
 
 def to_csv(run: Run) -> str:
     """Return a run as CSV: a header line, then a line per trial; an unknown number is an empty field.
@@ -42,9 +40,6 @@ def to_parquet(run: Run) -> bytes:
     """Return a run as a Parquet file: a row per trial, the columns of :meth:`Run.to_dataframe`.
 
     An unknown number is null, a permutation a list, and a parameter with values of several types text.
-
-    Raises:
-        MptuneError: pyarrow is not installed.
     """
     frame = run.to_dataframe()
     frame = frame.assign(

@@ -51,11 +51,7 @@ Metric = str | Callable[..., float] | RegionalMetric
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True, kw_only=True)
 class Tunable(ABC):
-    """What can be tuned; :class:`~mptune.Kernel` and :class:`~mptune.Application` say what their arguments are.
-
-    Raises:
-        KernelError: the definition is incomplete or contradicts itself.
-    """
+    """What can be tuned; :class:`~mptune.Kernel` and :class:`~mptune.Application` say what their arguments are."""
 
     #: What messages call it.
     what: ClassVar[str]
@@ -181,12 +177,7 @@ class Tunable(ABC):
         return max(p.unit_roundoff for p in types)
 
     def resolve_sizes(self, preset: str = "default", overrides: Mapping[str, int] | None = None) -> Sizes:
-        """Return the sizes of a preset with some of them replaced.
-
-        Raises:
-            UnknownNameError: no such preset or size.
-            KernelError: a size below 1, or no whole number, or a form that the kernel does not have.
-        """
+        """Return the sizes of a preset with some of them replaced."""
         if not self.sizes:
             raise KernelError(f"{self.called} has no sizes of its own: it is part of an application; tune that")
         if preset not in self.sizes:
@@ -234,11 +225,7 @@ class Tunable(ABC):
 
     @abstractmethod
     def search_space(self, sizes: Sizes, constraints: Sequence[Constraint] = ()) -> SearchSpace:
-        """Return the valid configurations at these sizes, under further constraints (device limits).
-
-        Raises:
-            EmptySpaceError: no configuration is valid; says which constraint removed everything.
-        """
+        """Return the valid configurations at these sizes, under further constraints (device limits)."""
 
     def baseline_values(self) -> dict[str, tuple[Value, ...]]:
         """Return the values precision and policy parameters have in a baseline: fp64 (or the widest), accurate."""
@@ -260,22 +247,14 @@ class Tunable(ABC):
         return np.dtype(argument.dtype) if chosen is None else chosen.dtype
 
     def configuration(self, values: Mapping[str, Any]) -> Configuration:
-        """Return the full configuration with these values, the first value of each parameter elsewhere.
-
-        Raises:
-            MptuneError: no such parameter, not one of its values, or as of :meth:`full_names`.
-        """
+        """Return the full configuration with these values, the first value of each parameter elsewhere."""
         values = self.full_names(values)
         return Configuration(
             {name: p.parse(values[name]) if name in values else p.values[0] for name, p in self._by_name.items()}
         )
 
     def full_names(self, given: Mapping[str, Given]) -> dict[str, Given]:
-        """Return what was given by names of parameters by their full names, each of which has to be given once.
-
-        Raises:
-            MptuneError: no such parameter, one that several kernels have, or one that is given twice.
-        """
+        """Return what was given by names of parameters by their full names, each of which has to be given once."""
         try:
             found = [full_name(name, self._by_name, self.called) for name in given]
         except UnknownNameError as error:
@@ -290,9 +269,6 @@ class Tunable(ABC):
         """Return a configuration made of the kernel's own values, which are the only ones that are ever rendered.
 
         Of equal values (1 and 1.0) the declared one is taken, but a truth value is no number.
-
-        Raises:
-            KernelError: a parameter has no value, or one that is not among those declared.
         """
         own: dict[str, Value] = {}
         for name, parameter in self._by_name.items():

@@ -19,8 +19,6 @@ from mptune.measure.buffers import run_once
 from mptune.measure.program import Program, first_that_runs
 from mptune.space.configuration import Configuration
 
-__all__ = ["OwnAnswer", "masked_remarks", "with_reference"]
-
 _Tunable = TypeVar("_Tunable", bound=Tunable)
 
 

@@ -16,8 +16,6 @@ from mptune.errors import KernelError, MptuneError, UnknownNameError
 from mptune.kernel import Argument, Role, Sizes, Tunable
 from mptune.precision import Precision, holds_real_numbers
 
-__all__ = ["Arrays", "arrays_of"]
-
 #: The floating-point types every NumPy-like module has.
 _COMMON: Final = ("float64", "float32", "float16")
 

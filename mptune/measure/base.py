@@ -14,8 +14,6 @@ from mptune.space.configuration import Configuration
 if TYPE_CHECKING:
     from mptune.run import Run
 
-__all__ = ["Evaluator", "Replay"]
-
 
 class Evaluator(ABC):
     """Turns configurations into trials; what is submitted comes back in the order in which it ends.

@@ -46,8 +46,6 @@ from mptune.space.configuration import Configuration
 if TYPE_CHECKING:
     from mptune.measure.instrument import Instrument
 
-__all__ = ["INSTRUMENTED", "Bench", "Observation", "Ready", "Request", "metric_names"]
-
 _STATUS: dict[type[MptuneError], Status] = {
     CompileError: Status.COMPILE_ERROR,
     ConstraintError: Status.CONSTRAINT,

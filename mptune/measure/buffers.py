@@ -23,8 +23,6 @@ from mptune.errors import OutOfMemoryError
 from mptune.kernel import Argument, Role
 from mptune.measure.program import Program
 
-__all__ = ["GUARD_BYTES", "Buffers", "GuardedBuffer", "Memory", "run_once"]
-
 #: Least bytes of a guard zone: a few rows of most matrices, and a multiple of every alignment a backend promises.
 GUARD_BYTES: Final = 1 << 14
 #: Neighbouring allocations have different guard patterns, so that a copy from one zone to another shows.
@@ -54,11 +52,7 @@ def _guard(nbytes: int, dtype: np.dtype[Any], number: int) -> NDArray[np.uint8]:
 
 
 class GuardedBuffer:
-    """Device memory between two guard zones: ``data`` is the part a kernel is given, of ``nbytes`` altogether.
-
-    Raises:
-        OutOfMemoryError: there is not enough.
-    """
+    """Device memory between two guard zones: ``data`` is the part a kernel is given, of ``nbytes`` altogether."""
 
     def __init__(self, backend: Backend, nbytes: int, dtype: np.dtype[Any]) -> None:
         # The zone behind it ends where a page does: on the host nothing beyond that can be written to.

@@ -34,8 +34,6 @@ from mptune.source.flags import compilers_of, on_host
 from mptune.source.render import cited, included_headers, render, template_hash
 from mptune.space.configuration import Configuration
 
-__all__ = ["DeviceEvaluator", "Limits", "launch_identity", "metric_identity", "source_of", "unversioned"]
-
 
 class DeviceEvaluator(Evaluator):
     """Evaluates configurations of one kernel, on one device or several that are alike.

@@ -31,8 +31,6 @@ from mptune.source.render import cited, render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
 
-__all__ = ["Instrument"]
-
 #: As ``traced.hpp`` numbers types and policies.
 _TYPES: Final = {name: 1 << k for k, name in enumerate(PRECISIONS)}
 _POLICIES: Final = {"accurate": 0, "fast": 1, "approx": 2}

@@ -11,8 +11,6 @@ from mptune.results.objective import Objective
 from mptune.results.trial import Trial
 from mptune.results.unseen import is_of_unseen, worst_errors_of
 
-__all__ = ["Plan", "errors_of", "worst_errors"]
-
 #: Seconds that runs on further draws of the inputs may take however short the search is.
 _DRAWING_S = 0.3
 

@@ -31,8 +31,6 @@ from mptune.measure.bench import Ready, Request
 from mptune.measure.worker import Job, Limits, Worker, WorkerDied
 from mptune.results.trial import Measurement, Status, Trial
 
-__all__ = ["Cluster", "ClusterPool", "Pool", "check_alike", "compilers_ahead", "runnable_backend"]
-
 
 class Pool:
     """Workers on the first devices of this machine, which are alike; one worker sees whatever this process sees.

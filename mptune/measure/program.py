@@ -30,8 +30,6 @@ from mptune.space.parameters import PrecisionParameter
 if TYPE_CHECKING:
     from mptune.measure.buffers import Buffers
 
-__all__ = ["CONVERSION", "Handle", "Launched", "Program", "first_that_runs", "size_names"]
-
 #: Copies a buffer to one of another type.
 CONVERSION: Final = Kernel(
     name="mptune_convert",

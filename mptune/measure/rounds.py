@@ -25,8 +25,6 @@ from mptune.space.configuration import Configuration
 if TYPE_CHECKING:
     from mptune.measure.device import DeviceEvaluator
 
-__all__ = ["VISIT", "Finished", "Turns", "remeasure", "together", "visit_of"]
-
 #: Launches each time a configuration's turn comes: as many for each, so that every round counts the same.
 VISIT: Final = TimingPlan(warmups=1, min_repeats=5, max_repeats=5)
 #: Turns take at most about so long where launches do: of short launches several, of which the shortest counts, of long

@@ -17,11 +17,6 @@ from mptune.kernel import Sizes, Tunable
 from mptune.results.speedup import is_tight, median_interval
 from mptune.space.configuration import Configuration
 
-__all__ = [
-    "FLUSHING", "SEARCHING", "CacheFlush", "TimingPlan", "is_bound_by_arithmetic", "is_worth_flushing",
-    "repeat_launches", "wants_flush",
-]  # fmt: skip
-
 #: When caches are emptied between launches.
 FLUSHING: Final = ("auto", "on", "off")
 

@@ -46,8 +46,6 @@ from mptune.results.trial import Measurement, Status, Trial
 from mptune.source.loading import load_tunable, loaded_modules, loaded_version
 from mptune.space.configuration import Configuration
 
-__all__ = ["Job", "Limits", "Worker", "WorkerBench", "WorkerDied", "definition_of", "main"]
-
 #: Phases in which nothing else may run on the processor: the worker waits until the tuner says that nothing does.
 _QUIET: Final = ("timing", "observe")
 

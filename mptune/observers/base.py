@@ -11,8 +11,6 @@ from typing import ClassVar, Self
 from mptune.kernel import Sizes, Tunable
 from mptune.space.configuration import Configuration
 
-__all__ = ["LaunchContext", "Observer", "Target"]
-
 
 @dataclass(frozen=True, slots=True)
 class Target:

@@ -11,8 +11,6 @@ from mptune.errors import ObserverUnavailableError
 from mptune.kernel import Application, Sizes, Tunable
 from mptune.observers.base import LaunchContext, Observer, Target
 
-__all__ = ["TIME_METRICS", "ResourcesObserver", "ThroughputObserver", "time_metrics"]
-
 TIME_METRICS: Final = ("time_ms", "time_min_ms", "time_spread_ms")
 
 

@@ -16,8 +16,6 @@ import numpy as np
 from mptune.errors import ObserverUnavailableError
 from mptune.observers.base import LaunchContext, Observer, Target
 
-__all__ = ["ClocksObserver", "EnergyObserver", "EnergySource", "clock_readers", "energy_source"]
-
 #: Returns what a sensor says now.
 Reader = Callable[[], float]
 

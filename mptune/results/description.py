@@ -20,11 +20,6 @@ from mptune.space.parameters import beyond_baseline
 if TYPE_CHECKING:
     from mptune.run import Run
 
-__all__ = [
-    "compare_runs", "comparison", "describe", "describe_front", "facts", "result_text", "sources_table",
-    "spent_s", "verified_text", "why_fewer",
-]  # fmt: skip
-
 
 def describe(run: Run) -> Description:
     """Return what a run found: the winner beside the baseline, how its trials ended, and what to know about it."""

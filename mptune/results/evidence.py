@@ -8,8 +8,6 @@ from typing import Final
 
 from mptune.space.configuration import Configuration, Value
 
-__all__ = ["culprit", "shared_values", "values_text"]
-
 #: How many failures, and others, it takes to blame a value, and a pair of values.
 _BLAMED: Final = {1: 3, 2: 4}
 

@@ -10,10 +10,6 @@ from typing import Final
 
 from mptune.results.trial import Trial
 
-__all__ = [
-    "FEWEST", "HOST", "HOST_MS", "LAUNCHES", "MOST", "TIME_MS", "KernelTime", "by_kernel", "host_ms", "kernel_times",
-]  # fmt: skip
-
 #: Metrics of a trial of an application: by kernel, how often it was launched in a run, and how long that took in all.
 LAUNCHES: Final = "launches."
 TIME_MS: Final = "time_ms."

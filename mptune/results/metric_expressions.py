@@ -14,11 +14,6 @@ from typing import Final
 from mptune.errors import ExpressionError, MptuneError, UnknownNameError
 from mptune.space.expressions import Expression
 
-__all__ = [
-    "MORE_IS_BETTER", "OBJECTIVES", "MeasuredConstraint", "MetricExpression", "chosen_objectives", "excess_of",
-    "is_error", "unknown_metric",
-]  # fmt: skip
-
 #: Short names of objectives; any other is a metric's name or an expression over metrics.
 OBJECTIVES: Final[Mapping[str, str]] = {
     "time": "time_ms",
@@ -64,9 +59,6 @@ def chosen_objectives(objective: str, objectives: Sequence[str] = (), maximise: 
 
     Either ``objective``, a key of :data:`OBJECTIVES`, a metric's name or an expression; or two or three of these as
     ``objectives``, and then ``objective`` must be left at time and none is maximised.
-
-    Raises:
-        MptuneError: the objectives are not two or three different ones, or come with another objective or direction.
     """
     single = OBJECTIVES.get(objective.strip(), objective)
     if not objectives:
@@ -95,9 +87,6 @@ class MetricExpression:
 
     Attributes:
         names: names of the metrics it reads.
-
-    Raises:
-        ExpressionError: it neither is a name nor parses, or it gives something other than a number.
     """
 
     __slots__ = ("_expression", "_what", "names", "text")
@@ -121,9 +110,6 @@ class MetricExpression:
         """Return the value for metrics that hold all of :attr:`names`.
 
         NaN if it is undefined (a division by zero, a root of a negative number) or not finite.
-
-        Raises:
-            ExpressionError: it gives something other than a number.
         """
         try:
             value = self._expression.evaluate(metrics)
@@ -156,9 +142,6 @@ class MeasuredConstraint:
 
     Attributes:
         names: names of the metrics it reads.
-
-    Raises:
-        ExpressionError: it does not parse, is no comparison, or names no metric.
     """
 
     __slots__ = ("_excess", "names", "text")

@@ -24,8 +24,6 @@ from mptune.errors import MptuneError, UnknownNameError
 from mptune.results.metric_expressions import MeasuredConstraint, MetricExpression, excess_of
 from mptune.results.trial import Status, Trial
 
-__all__ = ["LEAST_VALUE", "PENALTIES", "Objective"]
-
 #: What an inaccurate trial can score (Heldens 2026, Sec. V-C).
 PENALTIES: Final[tuple[str, ...]] = ("hard", "linear", "decay")
 
@@ -62,11 +60,6 @@ class Objective:
         constraints: what the metrics of a feasible trial satisfy besides, as of
             :class:`~mptune.results.metric_expressions.MeasuredConstraint`.
         also: further objectives, as ``metric``, of which less is better.
-
-    Raises:
-        MptuneError: a threshold, alpha, beta or baseline out of range.
-        UnknownNameError: no such penalty.
-        ExpressionError: the metric neither is a name nor parses, or a constraint is no comparison of metrics.
     """
 
     metric: str = "time_ms"
@@ -127,10 +120,6 @@ class Objective:
         NaN for a trial that is not valid, for an infeasible one that was not measured further, and where
         the expression is undefined (a division by zero, a root of a negative number) or not finite: such a trial
         is never best.
-
-        Raises:
-            UnknownNameError: an ok trial lacks a metric; lists those it has.
-            ExpressionError: the expression gives something other than a number.
         """
         return self._value(self.metric, trial)
 
@@ -142,9 +131,6 @@ class Objective:
         """Return log10 of each objective, in which fronts are searched and compared: less is better; NaN if unknown.
 
         0 counts as 1e-20; a maximised objective has the sign changed.
-
-        Raises:
-            MptuneError: a value is negative, or as of :meth:`value`.
         """
         values = self.values(trial)
         for metric, value in zip(self.metrics, values, strict=True):
@@ -160,11 +146,7 @@ class Objective:
         return expression.value(trial.measurement.metrics)
 
     def performance(self, trial: Trial) -> float:
-        """Return the speedup over the baseline (its equal for other metrics): higher is better, NaN if unknown.
-
-        Raises:
-            MptuneError: the value is negative, so no ratio exists.
-        """
+        """Return the speedup over the baseline (its equal for other metrics): higher is better, NaN if unknown."""
         value = self.value(trial)
         if math.isnan(value):
             return math.nan
@@ -183,20 +165,13 @@ class Objective:
 
         ``-inf`` for a valid trial without an error or a threshold to exceed, ``inf`` for a trial that is not
         valid or whose error is infinite, NaN or unknown.
-
-        Raises:
-            UnknownNameError: a threshold is given for an error the trial does not have.
         """
         if not trial.is_valid:
             return math.inf
         return max(self._error_excesses(trial).values(), default=-math.inf)
 
     def binding(self, trial: Trial) -> str:
-        """Return the name of the error that exceeds its threshold by the largest factor, or comes closest to it.
-
-        Raises:
-            ValueError: there is no threshold.
-        """
+        """Return the name of the error that exceeds its threshold by the largest factor, or comes closest to it."""
         excesses = self._error_excesses(trial)
         return max(excesses, key=excesses.__getitem__)
 
@@ -210,9 +185,6 @@ class Objective:
         """Return the largest excess of a measured constraint in decades; at most 0 exactly when all hold.
 
         ``-inf`` for a valid trial without constraints, ``inf`` for a trial that is not valid or lacks a metric.
-
-        Raises:
-            UnknownNameError: an ok trial lacks a metric of a constraint.
         """
         if not trial.is_valid:
             return math.inf
@@ -265,9 +237,6 @@ class Objective:
         Finite for every valid trial whose value is known; an infeasible one needs none under ``hard`` and
         ``linear``. Under ``hard`` and ``linear`` no infeasible trial reaches a feasible one; under ``decay`` it
         may, as published.
-
-        Raises:
-            MptuneError: the value is negative, so no ratio exists.
         """
         if not trial.is_valid:
             return -math.inf
@@ -315,11 +284,7 @@ class Objective:
         return min(known, key=lambda entry: entry[:2])[2] if known else None
 
     def with_baseline(self, value: float) -> Objective:
-        """Return this objective with performance relative to ``value``.
-
-        Raises:
-            MptuneError: the value is negative, infinite or NaN.
-        """
+        """Return this objective with performance relative to ``value``."""
         return replace(self, baseline=float(value))
 
     def _rank(self, trial: Trial) -> float:

@@ -21,8 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Boxes", "FrontScale", "front", "hypervolume"]
-
 Array = NDArray[np.float64]
 
 

@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 from mptune.errors import MptuneError
 from mptune.space.configuration import Configuration
 
-__all__ = ["LEAST_ROUNDS", "TIE", "Finals", "Ratio", "is_tight", "median_interval"]
-
 #: Of fewer rounds there is no interval at 95% confidence.
 LEAST_ROUNDS: Final = 6
 #: Configurations whose times differ by less than this share are as good as each other.
@@ -50,9 +48,6 @@ def median_interval(times: Sequence[float], confidence: float = 0.95) -> tuple[f
 
     It is the narrowest one between the k-th smallest and the k-th largest time. With too few times for any (fewer
     than 6 at 0.95) it is ``(-inf, inf)``, and with a NaN among them ``(nan, nan)``.
-
-    Raises:
-        MptuneError: the confidence is not in (0, 1).
     """
     if not 0 < confidence < 1:
         raise MptuneError(f"a confidence must lie between 0 and 1, got {confidence}")

@@ -11,8 +11,6 @@ from typing import Any
 
 from mptune.space.configuration import Configuration
 
-__all__ = ["Measurement", "SourceUse", "Status", "Trial"]
-
 
 class Status(StrEnum):
     """How a trial ended. Only a valid one (:attr:`is_valid`) has numbers that mean something.

@@ -15,11 +15,6 @@ from mptune.results.trial import Status, Trial
 if TYPE_CHECKING:
     from mptune.data import Draw
 
-__all__ = [
-    "CONFIDENCE", "Verified", "after_draws", "count_of", "draws_of", "in_words", "is_of_unseen", "limit_of",
-    "next_unseen", "rate_bound", "unequal_draws", "with_draws", "worst_errors_of",
-]  # fmt: skip
-
 #: Of every statement about inputs that were not drawn.
 CONFIDENCE: Final = 0.95
 #: How the metrics of a verified trial begin: ``unseen_inputs`` it ran on, ``unseen_violations``, how many of them it

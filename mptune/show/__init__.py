@@ -19,6 +19,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     for module in ("charts", "report", "saving") if name in __all__ else ():
         found = importlib.import_module(f"mptune.show.{module}")
-        if name in found.__all__:
+        if hasattr(found, name):
             return getattr(found, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -25,8 +25,6 @@ from mptune.results.description import result_text
 from mptune.run import Run
 from mptune.source.loading import picture_of, sizes_of, tunable_of_run
 
-__all__ = ["draw"]
-
 
 def draw(run: Run, given: Tunable | str | Path | None, *, has_titles: bool) -> alt.VConcatChart:
     """Run the winner and the widest types on the run's first input, and draw what the application makes of either.

@@ -39,8 +39,6 @@ except ImportError as error:
     how = 'pip install "mptune[plots]", or in a checkout pip install -e ".[plots]"'
     raise PlotError(f"plots need altair: {how}") from error
 
-__all__ = ["APPLICATION_KINDS", "KINDS", "WIDTHS", "Look", "baseline_of", "chart_of", "fronts", "map_of", "plot"]
-
 Floats = NDArray[np.float64]
 
 BLACK, BLUE, SKY, GREEN = "#000000", "#0072B2", "#56B4E9", "#009E73"

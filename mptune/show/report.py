@@ -32,8 +32,6 @@ from mptune.run import Run, json_document
 from mptune.show.charts import APPLICATION_KINDS, KINDS, Look, baseline_of, chart_of, fronts
 from mptune.show.saving import in_script, vega
 
-__all__ = ["SOURCES", "report_document", "write_report"]
-
 #: Trials whose source is in the page unless another number is asked for.
 SOURCES: Final = 1000
 #: Characters of a message in the table of trials; the run file has all.

@@ -13,8 +13,6 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.errors import PlotError
 from mptune.paths import write_whole
 
-__all__ = ["SUFFIXES", "check_path", "in_script", "save", "vega"]
-
 SUFFIXES: Final = (".png", ".pdf", ".svg", ".html")
 _PAGE: Final = """<!DOCTYPE html>
 <html lang="en">
@@ -36,11 +34,7 @@ vegaEmbed("#chart", JSON.parse(document.getElementById("specification").textCont
 
 
 def check_path(path: str | Path) -> Path:
-    """Return the path of a chart.
-
-    Raises:
-        PlotError: its suffix is none of :data:`SUFFIXES`, or there is no such folder.
-    """
+    """Return the path of a chart."""
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
         found = path.suffix or "without one"
@@ -54,9 +48,6 @@ def save(chart: Any, path: str | Path) -> Path:
     """Write a chart of :func:`mptune.plot` as PNG, PDF, SVG or HTML; a file that is there is replaced.
 
     The same chart gives the same bytes with the same version of vl-convert-python.
-
-    Raises:
-        PlotError: the suffix is another one, or the file cannot be written.
     """
     path = check_path(path)
     kind = path.suffix.lower().removeprefix(".")

@@ -24,9 +24,6 @@ def portable(body: str, where: str) -> str:
 
     ``extern __shared__ T name[];`` becomes ``SHARED_DYNAMIC(T, name);``. Every line keeps its number. Messages call the
     source ``where``.
-
-    Raises:
-        TemplateError: it is declared outside a function, where the host has no block whose memory it could be.
     """
 
     def replace(match: re.Match[str]) -> str:

@@ -62,10 +62,6 @@ def with_build(kernel: Kernel, compilers: Sequence[str] = (), flag_sets: Sequenc
     """Return a kernel that has the compiler, the flags or both as parameters, of one or more values.
 
     The numbers may depend on either, so they are part of the accuracy signature.
-
-    Raises:
-        MptuneError: the kernel has a parameter of that name, a name is not one of a compiler, or a flag is not one of
-            optimisation.
     """
     from mptune.space.parameters import BuildParameter
 

@@ -139,10 +139,6 @@ def tunable_of_run(
         kind: Kernel or Application, where only one of them will do.
         on_warning: is called with each reason why the kernel may not be what was measured (:func:`remarks`).
         said: how messages begin that name it, where it is no run's ("the wisdom is of application").
-
-    Raises:
-        KernelError: the definition is not found, is not the one the run was made with, or is of another kind.
-        UnknownNameError: no bundled kernel has the name given.
     """
     from mptune.kernel import Application, Kernel, Tunable
     from mptune.source.flags import COMPILER, FLAGS, with_build

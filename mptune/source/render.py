@@ -86,11 +86,6 @@ def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int
         sizes: the kernel's.
         is_traced: whether precisions and policies are to be chosen when the kernel runs (``traced.hpp``), in the order
             of the parameters; for the template they are those of the configuration.
-
-    Raises:
-        TemplateError: the template is missing, does not parse, uses an undefined name or does not define the
-            function the kernel names.
-        KernelError: the block has an extent below 1, or a value is not one of those the kernel declares.
     """
     name = _locate(kernel).name
     configuration = kernel.own(configuration)

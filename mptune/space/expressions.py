@@ -54,9 +54,6 @@ class Expression:
         names: the names it uses, without functions and loop variables.
         tree: its syntax tree.
         functions: what it may call besides, by name.
-
-    Raises:
-        ExpressionError: it does not parse or uses a construct that is not allowed; names the offending token.
     """
 
     __slots__ = ("_function", "_ordered", "functions", "names", "text", "tree")

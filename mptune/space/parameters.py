@@ -41,11 +41,7 @@ def is_identifier(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Parameter(ABC):
-    """One tunable name with its values; use a subclass.
-
-    Raises:
-        MptuneError: the name is not an identifier, or the values are empty, repeated or of the wrong kind.
-    """
+    """One tunable name with its values; use a subclass."""
 
     name: str  #: an identifier
     values: tuple[Value, ...]  #: the values in order, each once
@@ -384,9 +380,6 @@ def parameter_of(name: str, values: Iterable[Value], kind: str = "") -> Paramete
     Numbers become an ordinal parameter in ascending order. Text becomes a precision parameter when every
     value is a spelling of another precision, a policy parameter when every value is a policy, and a
     categorical one otherwise. In an application, ``KERNEL.PARAMETER`` is a name, too.
-
-    Raises:
-        UnknownNameError: the kind is "precision" and a value is no precision.
     """
     kernel, _, own = name.rpartition(".")
     if is_identifier(kernel):

@@ -22,11 +22,6 @@ from mptune.results.speedup import Finals
 from mptune.results.trial import SourceUse, Trial
 from mptune.space.configuration import Configuration, Value, is_number, is_value, is_whole
 
-__all__ = [
-    "Between", "LaunchInfo", "ParameterInfo", "Reading", "RunInfo", "RunState", "parse_json", "plain", "read_fields",
-    "unit_of",
-]  # fmt: skip
-
 #: What a run file calls the parts of the objective.
 _OBJECTIVE: Final = {
     "objective": "metric",
@@ -196,9 +191,6 @@ class RunInfo:
         Args:
             document: fields by name, as :meth:`to_json` returns them.
             where: what messages call the file.
-
-        Raises:
-            RunFileError: a field has the wrong type or an impossible value.
         """
         kinds = types_of(Objective)
         parts = read_fields({name: kinds[part] for name, part in _OBJECTIVE.items()}, document, where)
@@ -214,11 +206,7 @@ class RunInfo:
         return info
 
     def require_same_run(self, other: RunInfo, where: str) -> None:
-        """Check that another run's trials can join this one's.
-
-        Raises:
-            RunFileError: they are of another kernel or backend.
-        """
+        """Check that another run's trials can join this one's."""
         for name, ours, theirs in (("kernel", self.kernel, other.kernel), ("backend", self.backend, other.backend)):
             if ours != theirs:
                 raise RunFileError(f"{where} holds a run of {name} {ours!r}, not {theirs!r}: give another --output")
@@ -317,11 +305,7 @@ class RunState:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], where: str = "the run") -> Self:
-        """Return the record of these fields; those that are missing are 0 or empty.
-
-        Raises:
-            RunFileError: a field has the wrong type.
-        """
+        """Return the record of these fields; those that are missing are 0 or empty."""
         return cls(**read_fields(types_of(RunState), document, where))
 
 
@@ -389,11 +373,7 @@ def read_fields(
     error: type[MptuneError] = RunFileError,
     required: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the fields of a JSON object; one that is missing or null is left out, and so has its usual value.
-
-    Raises:
-        MptuneError: a field has another type, or a required one is missing; of the type ``error``.
-    """
+    """Return the fields of a JSON object; one that is missing or null is left out, and so has its usual value."""
     found = {}
     for name, kind in kinds.items():
         value = document.get(name)

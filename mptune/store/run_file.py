@@ -22,8 +22,6 @@ from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration, Value
 from mptune.store.info import ParameterInfo, Reading, RunInfo, RunState, parse_json, read_fields
 
-__all__ = ["FORMAT_VERSION", "RunFile"]
-
 #: Raised with every change of the tables, or of the meaning of a field; a file of another version is refused.
 FORMAT_VERSION: Final = 8
 _APPLICATION_ID: Final = int.from_bytes(b"mptu", "big")
@@ -111,9 +109,6 @@ class RunFile:
         """Make a new run file, with the folders that lead to it, and open it for writing.
 
         A file that is there already is never touched, unless it is empty.
-
-        Raises:
-            RunFileError: the file exists, is being written, or cannot be made there.
         """
         path = Path(path)
         with _explained(path), contextlib.ExitStack() as held:
@@ -143,11 +138,7 @@ class RunFile:
 
     @classmethod
     def check(cls, path: str | Path, *, resume: bool, overwrite: bool = False) -> None:
-        """Refuse now what :meth:`create`, :meth:`delete` or :meth:`open` of a file to go on with would refuse later.
-
-        Raises:
-            RunFileError: as those do; no file is made, and nothing in one is changed.
-        """
+        """Refuse now what :meth:`create`, :meth:`delete` or :meth:`open` of a file to go on with would refuse later."""
         if resume and overwrite:
             raise RunFileError("resume=True goes on with a run, overwrite=True begins anew: give one of them")
         path = Path(path)
@@ -161,11 +152,7 @@ class RunFile:
 
     @classmethod
     def delete(cls, path: str | Path) -> None:
-        """Delete a run file of any version, if there is one; a link to one stays.
-
-        Raises:
-            RunFileError: it is no run file, or another process writes it.
-        """
+        """Delete a run file of any version, if there is one; a link to one stays."""
         path = Path(path)
         if path.exists():
             _require_deletable(path)
@@ -173,12 +160,7 @@ class RunFile:
 
     @classmethod
     def open(cls, path: str | Path, read_only: bool = False) -> RunFile:
-        """Open a run file, for writing unless ``read_only``; readers may look on while a run writes.
-
-        Raises:
-            RunFileError: the file is missing, foreign, corrupt, half-written, of another version, being
-                written by another process, or not writable.
-        """
+        """Open a run file, for writing unless ``read_only``; readers may look on while a run writes."""
         path = Path(path)
         with _explained(path), contextlib.ExitStack() as held:
             if not path.exists():

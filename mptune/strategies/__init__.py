@@ -39,12 +39,7 @@ _FOR_SEVERAL: Final[Mapping[str, str]] = MappingProxyType({"bayesian": "bayesian
 
 
 def chosen_name(name: str, objective: Objective) -> str:
-    """Return the name of the strategy that searches: the one given, or for several objectives its stand-in.
-
-    Raises:
-        UnknownNameError: no strategy has that name.
-        MptuneError: it searches for one objective only; names those that can do several.
-    """
+    """Return the name of the strategy that searches: the one given, or for several objectives its stand-in."""
     chosen = _FOR_SEVERAL.get(name, name) if objective.also else name
     if objective.also and not STRATEGIES[chosen].optimises_several:
         able = ", ".join(other for other in STRATEGIES if STRATEGIES[other].optimises_several)
@@ -69,11 +64,6 @@ def make(
 
     The other arguments are those of :class:`~mptune.strategies.base.Strategy`, but options come by name, as text too,
     the sources are what it starts from, and the budget is the number of evaluations there will be.
-
-    Raises:
-        UnknownNameError: no strategy, or no option of it, has that name.
-        MptuneError: an option's value is of the wrong type or out of range, or the strategy cannot do several
-            objectives, or start from sources.
     """
     name = chosen_name(name, objective)
     chosen = STRATEGIES[name]

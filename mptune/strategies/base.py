@@ -18,11 +18,6 @@ from mptune.results.trial import SourceUse, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 
-__all__ = [
-    "MAX_OBSERVATIONS", "NEIGHBOURHOODS", "Array", "Codes", "Indices", "Known", "Options", "ScoredStrategy", "Source",
-    "Strategy", "option",
-]  # fmt: skip
-
 Array = NDArray[np.float64]
 #: Value codes of configurations, and their positions in the search space.
 Codes = NDArray[np.int32]

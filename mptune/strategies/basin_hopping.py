@@ -17,8 +17,6 @@ from mptune.strategies.base import Options, option
 from mptune.strategies.local_search import LocalSearchOptions, LocalSearchStrategy
 from mptune.strategies.simulated_annealing import acceptance_probability
 
-__all__ = ["BasinHoppingOptions", "BasinHoppingStrategy"]
-
 
 @dataclass(frozen=True, slots=True)
 class BasinHoppingOptions(LocalSearchOptions):

@@ -35,8 +35,6 @@ from mptune.strategies.model_based.models import Axis, ModelledAxis, Outcome, Va
 from mptune.strategies.model_based.strategy import Candidates, CandidateStrategy, ascend
 from mptune.strategies.model_based.transfer import Sources, judged
 
-__all__ = ["BayesianOptions", "BayesianStrategy"]
-
 #: Attempts at a configuration of the widest signature that runs, before the model takes over.
 _WIDEST_ATTEMPTS: Final = 4
 #: Best feasible trials whose neighbours join a sample.
@@ -103,11 +101,7 @@ class BayesianStrategy(CandidateStrategy):
 
     @single_threaded()
     def start_from(self, sources: Sequence[Source]) -> None:
-        """Learn from earlier runs: times and failures for their models, errors for that of the signatures.
-
-        Raises:
-            MptuneError: the search is for several objectives.
-        """
+        """Learn from earlier runs: times and failures for their models, errors for that of the signatures."""
         if not sources:
             return
         if self.objective.also:

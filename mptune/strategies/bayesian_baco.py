@@ -34,8 +34,6 @@ from mptune.strategies.model_based.coordinates import PERMUTATION_DISTANCES, dis
 from mptune.strategies.model_based.gaussian_process import Hyperparameters, Posterior, Prior, fit, log_posterior
 from mptune.strategies.model_based.strategy import Candidates, ScoreModelStrategy, ascend
 
-__all__ = ["BayesianBacoOptions", "BayesianBacoStrategy", "Forest", "GammaPrior", "Targets", "fitted"]
-
 #: Smallest deviation of values that counts as more than rounding, relative to their magnitude.
 _LEAST_DEVIATION: Final = 1e-9
 #: Bounds of length scales, and of the deviations of signal and noise of a standardised function.

@@ -36,8 +36,6 @@ from mptune.strategies.model_based.coordinates import normalised
 from mptune.strategies.model_based.gaussian_process import KERNELS, Hyperparameters, Posterior
 from mptune.strategies.model_based.strategy import Candidates, ScoreModelStrategy
 
-__all__ = ["METHODS", "AdvancedMulti", "BayesianMultiOptions", "BayesianMultiStrategy", "Multi", "Portfolio"]
-
 #: The choice of the acquisition function: a portfolio rule, or always the same.
 METHODS: Final = ("advanced-multi", "multi", "multi-fast", "multi-ultrafast", *ACQUISITIONS)
 

@@ -38,8 +38,6 @@ from mptune.strategies.model_based.models import Axis, Outcome
 from mptune.strategies.model_based.strategy import Candidates
 from mptune.strategies.nsga2 import crowding_distances
 
-__all__ = ["BayesianParetoStrategy"]
-
 #: How far the reference point is beyond the worst, relative to the distance between best and worst.
 _MARGIN: Final = 0.1
 #: Smallest deviations of an error and of a known objective, in decades; errors of a signature differ by the order of

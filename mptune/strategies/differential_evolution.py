@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from mptune.strategies.base import Array, Options, option
 from mptune.strategies.population import PopulationOptions, SwarmStrategy
 
-__all__ = ["BASES", "DifferentialEvolutionOptions", "DifferentialEvolutionStrategy", "crossed", "mutants"]
-
 #: What a difference is added to, by name: a random member or the best.
 BASES: Final = ("random", "best")
 

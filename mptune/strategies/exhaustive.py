@@ -6,8 +6,6 @@ from typing import Any, ClassVar
 
 from mptune.strategies.base import Strategy
 
-__all__ = ["ExhaustiveStrategy"]
-
 
 class ExhaustiveStrategy(Strategy):
     """Visits the space in index order; the seed has no effect."""

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from mptune.strategies.base import Array, Options, option
 from mptune.strategies.population import PopulationOptions, SwarmStrategy
 
-__all__ = ["FireflyOptions", "FireflyStrategy", "attracted"]
-
 
 @dataclass(frozen=True, slots=True)
 class FireflyOptions(PopulationOptions):

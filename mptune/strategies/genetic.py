@@ -10,8 +10,6 @@ import numpy as np
 from mptune.strategies.base import Codes, Options, option
 from mptune.strategies.population import CROSSOVERS, PopulationOptions, PopulationStrategy
 
-__all__ = ["GeneticOptions", "GeneticStrategy"]
-
 
 @dataclass(frozen=True, slots=True)
 class GeneticOptions(PopulationOptions):

@@ -11,8 +11,6 @@ import numpy as np
 from mptune.space.search_space import KINDS, Kind
 from mptune.strategies.base import NEIGHBOURHOODS, Options, ScoredStrategy, option
 
-__all__ = ["LocalSearchOptions", "LocalSearchStrategy"]
-
 #: Starts in a row that were known already, and led nowhere new, after which a random one is taken.
 _KNOWN_STARTS: Final = 20
 

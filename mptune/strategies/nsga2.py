@@ -21,8 +21,6 @@ from mptune.results.trial import Trial
 from mptune.strategies.base import Array, Options, option
 from mptune.strategies.population import CROSSOVERS, PopulationOptions, PopulationStrategy
 
-__all__ = ["Nsga2Options", "Nsga2Strategy", "crowding_distances", "non_dominated_ranks"]
-
 
 @dataclass(frozen=True, slots=True)
 class Nsga2Options(PopulationOptions):

@@ -10,8 +10,6 @@ import numpy as np
 from mptune.strategies.base import Array, Options, option
 from mptune.strategies.population import PopulationOptions, SwarmStrategy
 
-__all__ = ["ParticleSwarmOptions", "ParticleSwarmStrategy", "velocities_after"]
-
 
 @dataclass(frozen=True, slots=True)
 class ParticleSwarmOptions(PopulationOptions):

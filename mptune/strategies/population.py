@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from mptune.strategies.base import Array, Codes, Indices, Options, ScoredStrategy, option
 
-__all__ = ["CROSSOVERS", "PopulationOptions", "PopulationStrategy", "SwarmStrategy"]
-
 #: Generations without a new configuration after which a random one joins.
 _STALLED_GENERATIONS: Final = 3
 #: How far up and down repair looks for a value: a parameter of a million values is no more work than one of 65.

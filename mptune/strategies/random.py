@@ -6,8 +6,6 @@ from typing import Any, ClassVar
 
 from mptune.strategies.base import Strategy
 
-__all__ = ["RandomStrategy"]
-
 
 class RandomStrategy(Strategy):
     """Visits the space in a random order that depends on the seed alone.

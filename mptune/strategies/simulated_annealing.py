@@ -15,8 +15,6 @@ from mptune.results.trial import Trial
 from mptune.space.search_space import KINDS, Kind
 from mptune.strategies.base import NEIGHBOURHOODS, Options, ScoredStrategy, option
 
-__all__ = ["SimulatedAnnealingOptions", "SimulatedAnnealingStrategy", "acceptance_probability", "relative_loss"]
-
 #: Moves among known neighbours in a row after which the walk counts as stuck.
 _STUCK_MOVES: Final = 100
 

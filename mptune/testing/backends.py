@@ -26,8 +26,6 @@ from mptune.errors import CompileError, LaunchError, MptuneError, OutOfMemoryErr
 from mptune.kernel import LaunchShape
 from mptune.precision import ARITHMETIC, PRECISIONS
 
-__all__ = ["BackendConformance", "launch_on_arrays", "source_of"]
-
 _AXPY = """
 extern "C" __global__ void axpy(const float* __restrict__ x, float* __restrict__ y, const float a, const int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -20,8 +20,6 @@ from mptune.observers.base import LaunchContext, Observer
 from mptune.observers.launches import ResourcesObserver
 from mptune.space.configuration import Configuration
 
-__all__ = ["ObserverConformance", "context", "observe"]
-
 #: What names of metrics end with, but for these few.
 UNITS: Final = ("_ms", "_bytes", "_j", "_w", "_mhz", "_c", "_gb_s", "_gflop_s")
 WITHOUT_UNIT: Final = ("registers", "occupancy")

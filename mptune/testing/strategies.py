@@ -29,8 +29,6 @@ from mptune.space.parameters import (
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Strategy
 
-__all__ = ["StrategyConformance"]
-
 Evaluate = Callable[[Configuration], Trial]
 
 

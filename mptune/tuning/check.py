@@ -32,8 +32,6 @@ from mptune.space.configuration import Configuration, Value
 from mptune.space.sampling import covering, representatives
 from mptune.space.search_space import SearchSpace
 
-__all__ = ["CheckResult", "Compilation", "Selection", "check", "check_application", "select"]
-
 _NUMBERS: Final = re.compile(r"\d+")
 #: Which configurations, as :func:`select` explains.
 Selection = int | Literal["values", "signatures", "all"]
@@ -166,9 +164,6 @@ def check_application(
 
     A kernel's sizes are those of its first launch. The default sizes are those of the preset "smoke" if there is one.
     Names in ``restrict`` begin with those of their kernels.
-
-    Raises:
-        MptuneError: inputs, steps, reference or metric fail, or nothing can run here.
     """
     if sizes is None:  # some have none to choose
         sizes = application.resolve_sizes("smoke" if "smoke" in application.sizes else "default")

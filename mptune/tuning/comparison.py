@@ -23,8 +23,6 @@ from mptune.run import Run, json_document
 from mptune.strategies import STRATEGIES
 from mptune.tuning.simulation import Simulation, quartiles, simulate
 
-__all__ = ["SMALLEST_DISTANCE", "WITHIN", "Comparison", "compare"]
-
 Floats = NDArray[np.float64]
 
 #: Relative distances from the optimum whose first evaluation is reported.
@@ -254,12 +252,6 @@ def compare(
         processes: worker processes; by default one per core. With one, all runs in this process.
         on_done: called with each simulation as it is done, in no particular order.
         settings: of :func:`~mptune.tuning.simulation.simulate`: budget, repeats, seed and the objective.
-
-    Raises:
-        SpaceFileError: a file cannot be read.
-        UnknownNameError: no such strategy, option or metric.
-        MptuneError: nothing to compare, a space or strategy twice, or what :func:`~mptune.tuning.simulation.simulate`
-        refuses.
     """
     if not spaces or not strategies:
         raise MptuneError(f"nothing to compare: {len(spaces)} spaces and {len(strategies)} strategies")

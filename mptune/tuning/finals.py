@@ -26,8 +26,6 @@ from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
 from mptune.tuning.session import RunSession
 
-__all__ = ["FinalRounds", "Measure", "finalists", "race", "ranked", "rounds_for_interval"]
-
 #: Measures configurations in rounds, and returns the shortest launch of each in each round. A configuration that
 #: fails is missing from then on; the answer is empty where nothing can be measured any more.
 Measure = Callable[[Sequence[Configuration], int], Sequence[Mapping[Configuration, float]]]

@@ -16,8 +16,6 @@ from mptune.run import Run
 from mptune.space.configuration import Value
 from mptune.space.parameters import PrecisionParameter, beyond_baseline
 
-__all__ = ["fall_short", "findings"]
-
 #: A type that is not so much narrower than the baseline's tells nothing of the baseline's error.
 _NARROWER: Final = 2.0**8
 #: Errors below so many units of roundoff are rounding, or below one for each element of the largest buffer if there are

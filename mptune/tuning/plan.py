@@ -40,8 +40,6 @@ from mptune.strategies.model_based.application import ApplicationStrategy
 from mptune.tuning.settings import TuneSettings
 from mptune.tuning.starting import Searched, first_values, sources_of
 
-__all__ = ["TuningPlan", "footprints"]
-
 
 @dataclass(frozen=True, slots=True)
 class TuningPlan:

@@ -28,8 +28,6 @@ from mptune.tuning.plan import TuningPlan
 from mptune.tuning.session import RunSession
 from mptune.tuning.verify import Verifier
 
-__all__ = ["Schedule"]
-
 #: From this budget on, one evaluation is kept for the winner's own tuning in the baseline's types.
 _ENOUGH: Final = 8
 #: Share of the trials that are baselines while no baseline meets the threshold, though other trials do.

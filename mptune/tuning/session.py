@@ -25,8 +25,6 @@ from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunFile, RunState
 
-__all__ = ["Progress", "RunSession", "Session", "Stopwatch", "Warnings", "still_stands", "warn_caller"]
-
 #: Finals and verification may exceed the time limit by this share of it.
 _CLOSING_SHARE: Final = 0.25
 

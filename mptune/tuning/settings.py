@@ -13,13 +13,11 @@ from mptune.accuracy.evaluate import Metrics
 from mptune.accuracy.thresholds import Threshold
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.kernel.regions import Over, Reduce
-from mptune.measure.device import Limits
+from mptune.measure.worker import Limits
 from mptune.results.metric_expressions import chosen_objectives
 from mptune.results.objective import Objective
 from mptune.space.configuration import Value
 from mptune.space.parameters import listed
-
-__all__ = ["TuneSettings"]
 
 _LONGEST_TRIAL_S: Final = 1_000_000  #: the system cannot wait for a process longer than 24 days
 _LEAST: Final = {"budget": 1, "seed": 0, "inputs": 1, "verify": 0, "compilers": 0, "workers": 1}

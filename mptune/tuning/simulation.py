@@ -32,8 +32,6 @@ from mptune.tuning.session import Session
 from mptune.tuning.settings import TuneSettings
 from mptune.tuning.starting import Searched, read_source
 
-__all__ = ["Simulation", "SimulationRun", "quartiles", "simulate"]
-
 _FOOTPRINT: Final = "memory_bytes"
 #: Where the distance to the optimum is read off: from the 40th evaluation on, at every 20th.
 _FIRST_CHECKPOINT: Final = 40

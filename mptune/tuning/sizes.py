@@ -31,8 +31,6 @@ from mptune.tuning.session import Progress, Warnings, warn_caller
 from mptune.tuning.settings import TuneSettings
 from mptune.tuning.tuning import tune
 
-__all__ = ["files_of_sizes", "label_of", "sizes_together", "tune_sizes"]
-
 _MOST_SIZES: Final = 32
 #: Minimum evaluations of a size: the winner and the baseline of a neighbour, and some of its own.
 _LEAST: Final = 4

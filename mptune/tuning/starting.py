@@ -22,8 +22,6 @@ from mptune.store import RunInfo, unit_of
 from mptune.strategies.base import Source
 from mptune.strategies.model_based.transfer import shared
 
-__all__ = ["Searched", "first_values", "read_source", "sources_of"]
-
 #: How far the errors of another run may be from those of a search, in decades: at the same sizes, for each decade that
 #: sizes are apart (most errors grow with the root of a size), and at sizes that are far away or not known.
 _SAME_SIZES: Final = 0.3
@@ -157,10 +155,6 @@ def first_values(given: Mapping[str, Any] | str | Path, kernel: Tunable) -> list
         given: values by name of a parameter, or the path of a run file (its best configurations: the front of several
             objectives), or of JSON: a configuration, a list of them, or what ``mptune tune --json`` prints.
         kernel: is tuned.
-
-    Raises:
-        MptuneError: the file cannot be read or has no configuration.
-        UnknownNameError: no such parameter, or not one of its values.
     """
     parameters = {parameter.name: parameter for parameter in kernel.parameters}
     if isinstance(given, Mapping):

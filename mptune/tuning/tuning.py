@@ -33,8 +33,6 @@ from mptune.tuning.schedule import Schedule
 from mptune.tuning.session import Progress, RunSession, Warnings, warn_caller
 from mptune.tuning.settings import TuneSettings
 
-__all__ = ["rendered_sources", "tune"]
-
 
 def tune(
     kernel: Tunable | str | Path,

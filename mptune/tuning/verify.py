@@ -34,10 +34,6 @@ from mptune.space.configuration import Configuration, Value
 from mptune.store import RunFile, RunInfo
 from mptune.tuning.session import RunSession, warn_caller
 
-__all__ = [
-    "LEAST_INPUTS", "Case", "Verification", "Verifier", "changed_conditions", "evaluator_of", "run_on", "verify",
-]  # fmt: skip
-
 #: Minimum number of unseen inputs at the end of a run, unless fewer are asked for.
 LEAST_INPUTS: Final = 5
 #: Share of the run's time beyond which there are no more inputs than these.
@@ -288,11 +284,6 @@ def verify(
             run's own.
         on_input: called after each input.
         on_warning: called with each difference from the conditions of the run; by default a warning.
-
-    Raises:
-        RunFileError: the run file cannot be read.
-        KernelError: the kernel is not found, or not that of the run.
-        MptuneError: no trial is feasible, it cannot run here, or no input could be made.
     """
     start = time.monotonic()
     if inputs < 1:

@@ -33,8 +33,6 @@ from mptune.space.parameters import PrecisionParameter, beyond_baseline
 from mptune.wisdom.error_growth import LOG_REACH, REACH, ErrorGrowth, SizedError, as_zero_in, fitted, may_overflow_in
 from mptune.wisdom.records import KernelWisdom
 
-__all__ = ["Candidate", "Choice", "Chooser", "budget_of"]
-
 Signature = tuple[Value, ...]
 
 #: What a configuration is taken to lose, as a logarithm, for each factor of e that its nearest measurement is farther
@@ -45,12 +43,7 @@ _MOST_TIED: Final = 1.1
 
 
 def budget_of(known: Sequence[KernelWisdom], max_error: float | Mapping[str, float] | None = None) -> dict[str, float]:
-    """Return the error limits by the names of metrics: those that are given, or the smallest the runs were made with.
-
-    Raises:
-        MptuneError: a limit is no number above 0.
-        UnknownNameError: no error of a name given is known.
-    """
+    """Return the error limits by the names of metrics: those that are given, or the smallest the runs were made with."""
     records = [record for each in known for record in each.tuned]
     if max_error is None:
         found: dict[str, float] = {}
@@ -134,11 +127,6 @@ class Chooser:
         tuned: the tuned sizes, in that order.
         candidates: what there is to choose from.
         growth: by accuracy signature and the name of an error, its limits by size.
-
-    Raises:
-        WisdomError: the wisdom has other sizes or parameters than the kernel, or several forms, none of which is said,
-            or not the one that is.
-        MptuneError: the confidence is not between 0 and 1.
     """
 
     def __init__(
@@ -173,11 +161,7 @@ class Chooser:
         self.growth = self._growth()
 
     def choose(self, sizes: Mapping[str, int]) -> Choice:
-        """Return what to use at some sizes.
-
-        Raises:
-            KernelError: not even a configuration in the baseline's types is valid there, or no argument holds a size.
-        """
+        """Return what to use at some sizes."""
         self._require_held(sizes)
         limits = {each.signature: self.limits_of(each.signature, sizes) for each in self.candidates}
         kept = {signature for signature, most in limits.items() if self.keeps(most)}
@@ -215,11 +199,7 @@ class Chooser:
         return Choice(found.configuration, f"{where}{fast}; {sure}{but}", "", speedup, most)
 
     def widest(self, sizes: Mapping[str, int]) -> Choice:
-        """Return the baseline to use at some sizes: the one that is the best for the nearest tuned ones.
-
-        Raises:
-            KernelError: no configuration in the baseline's types is valid there, or no argument holds a size.
-        """
+        """Return the baseline to use at some sizes: the one that is the best for the nearest tuned ones."""
         self._require_held(sizes)
         for candidate in self.order(sizes, ()):
             if candidate.is_wide and self.is_valid(candidate, sizes):

@@ -30,8 +30,6 @@ from numpy.typing import NDArray
 
 from mptune.precision import EVERY_PRECISION
 
-__all__ = ["REACH", "ErrorGrowth", "SizedError", "as_zero_in", "fitted", "may_overflow_in", "rounded_at"]
-
 #: By what factor each size may differ from those of the nearest measurement; beyond it nothing is said.
 REACH: Final = 4.0
 #: Sizes whose logarithms correlate by more than this were varied together.
@@ -136,9 +134,6 @@ def fitted(points: Sequence[SizedError], confidence: float = 0.95, *, may_overfl
         confidence: with which a new input keeps a limit.
         may_overflow: whether something is in a type of small range (:func:`may_overflow_in`). The errors of smaller
             values do not tell when it does, so nothing is said outside of the measured sizes.
-
-    Raises:
-        ValueError: there is no point, an error is negative or no number, or the confidence is not between 0 and 1.
     """
     from scipy.special import stdtrit  # takes longer to load than everything else here
 

@@ -20,8 +20,6 @@ from mptune.space.configuration import Configuration, Value
 from mptune.wisdom.error_growth import rounded_at
 from mptune.wisdom.records import AtSize, Errors, KernelWisdom, Timed, Wisdom, fastest_first, is_wisdom
 
-__all__ = ["gather", "read_sources"]
-
 #: Configurations of a run that are kept beside its winner and its baseline: the fastest of tighter errors.
 _KEPT: Final = 8
 
@@ -32,12 +30,7 @@ _Part = tuple[KernelWisdom, "Run | None", tuple[AtSize, ...]]
 
 
 def read_sources(sources: Iterable[Run | Wisdom | str | Path]) -> list[Source]:
-    """Return runs and wisdom by what messages call them; of paths, what the files hold.
-
-    Raises:
-        RunFileError: a run file cannot be read.
-        WisdomError: a wisdom file cannot be read.
-    """
+    """Return runs and wisdom by what messages call them; of paths, what the files hold."""
     found: list[Source] = []
     for source in sources:
         if isinstance(source, Run):
@@ -56,10 +49,6 @@ def gather(sources: Sequence[Source]) -> Wisdom:
 
     Of each run the winner, the baseline and the fastest configurations of tighter errors are kept; and at every size
     what is known there of those that are kept at another.
-
-    Raises:
-        WisdomError: a run has nothing to tell or is of no single kernel, does not minimise the time, or two sources are
-            of different versions of a kernel.
     """
     groups: dict[tuple[str, ...], list[_Part]] = {}
     versions: dict[str, tuple[str, KernelWisdom]] = {}
@@ -105,11 +94,7 @@ def _check_same(name: str, part: KernelWisdom, other: str, known: KernelWisdom) 
 
 
 def _head(name: str, run: Run) -> KernelWisdom:
-    """Return what a run is of.
-
-    Raises:
-        WisdomError: nothing can be learned of it.
-    """
+    """Return what a run is of."""
     info, objective = run.info, run.info.objective
     if info.recorded or not info.sizes:
         raise WisdomError(f"{name} does not say at which sizes it was made, so no other size can be told from it")

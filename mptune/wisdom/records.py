@@ -22,8 +22,6 @@ from mptune.results.speedup import TIE
 from mptune.space.configuration import Configuration, Value
 from mptune.store.info import Between, Reading, read_fields
 
-__all__ = ["FORMAT_VERSION", "AtSize", "Errors", "KernelWisdom", "Timed", "Wisdom", "fastest_first", "is_wisdom"]
-
 FORMAT_VERSION: Final = 1
 #: By this member a file is recognised; its value is the version.
 _MARK: Final = "mptune_wisdom"
@@ -302,11 +300,7 @@ class Wisdom:
         return _text(self.to_json()) + "\n"
 
     def save(self, path: str | Path) -> None:
-        """Write the file; one that was there is replaced if it is wisdom.
-
-        Raises:
-            WisdomError: it cannot be written, or would replace another kind of file.
-        """
+        """Write the file; one that was there is replaced if it is wisdom."""
         path = Path(path)
         try:
             if path.exists() and path.stat().st_size and not is_wisdom(path):
@@ -318,11 +312,7 @@ class Wisdom:
 
     @classmethod
     def load(cls, path: str | Path) -> Wisdom:
-        """Read a file.
-
-        Raises:
-            WisdomError: it is missing, not wisdom, of an unknown version, or something in it is not as it should be.
-        """
+        """Read a file."""
         path = Path(path)
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise WisdomError(f"cannot read {path}: it is not a regular file")

@@ -21,8 +21,6 @@ from mptune.store import RunInfo
 from mptune.wisdom.choosing import Choice, Chooser, budget_of, forms_in
 from mptune.wisdom.records import KernelWisdom, Wisdom
 
-__all__ = ["BySize", "kernel_of", "on_device", "remarks_on", "sizes_of_arrays"]
-
 _Known = TypeVar("_Known", KernelWisdom, RunInfo)
 
 _LARGEST_SIZE: Final = 2**40
@@ -37,10 +35,6 @@ def kernel_of(
         wisdom: what is known.
         given: the definition as of :func:`~mptune.source.loading.tunable_of_run`, or which kernel of several.
         metric: what errors are measured by, if that is not the same everywhere.
-
-    Raises:
-        WisdomError: it is of another kernel, or of several kernels, metrics, or flags on one device.
-        KernelError: the definition is not found.
     """
     names = sorted({each.kernel for each in wisdom.kernels})
     if not names:
@@ -115,10 +109,6 @@ class BySize:
         backend: the backend.
         options: how it is compiled.
         remarks: what the user should know, such as that the definition has changed since.
-
-    Raises:
-        WisdomError: it is of another kernel, or of several.
-        BackendUnavailableError: nothing can run here.
     """
 
     def __init__(
@@ -172,11 +162,7 @@ class BySize:
         return {name: value for name, value in tuned[0].items() if all(each[name] == value for each in tuned)}
 
     def choose(self, sizes: Mapping[str, int]) -> Choice:
-        """Return what to use at some sizes.
-
-        Raises:
-            KernelError: not even a configuration in the baseline's types is valid there.
-        """
+        """Return what to use at some sizes."""
         chooser = self._chooser_at(sizes)
         form = self.kernel.form_of(sizes)
         is_known = chooser.form == form
@@ -187,11 +173,7 @@ class BySize:
         return dataclasses.replace(chooser.widest(sizes), reason=reason, why=f"the baseline, since {reason}")
 
     def baseline(self, sizes: Mapping[str, int]) -> Choice:
-        """Return the baseline to use at some sizes.
-
-        Raises:
-            KernelError: none is valid there.
-        """
+        """Return the baseline to use at some sizes."""
         return self._chooser_at(sizes).widest(sizes)
 
     def _chooser_at(self, sizes: Mapping[str, int]) -> Chooser:
@@ -231,10 +213,6 @@ def sizes_of_arrays(
         inputs: arrays and scalars by name; a scalar named like a size is that.
         given: sizes that are known before.
         otherwise: those of which arrays say nothing.
-
-    Raises:
-        KernelError: an array has a shape that no size gives, or a size is not known from any of them.
-        UnknownNameError: an input is no argument.
     """
     names = [argument.name for argument in kernel.arguments]
     for name in inputs:

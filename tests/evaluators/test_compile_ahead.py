@@ -11,8 +11,9 @@ import pytest
 from mptune.backends.base import Binary, CompileOptions
 from mptune.backends.host_compiler import HostCompiler
 from mptune.kernel import Kernel
-from mptune.measure.device import DeviceEvaluator, Limits
+from mptune.measure.device import DeviceEvaluator
 from mptune.measure.timing import TimingPlan
+from mptune.measure.worker import Limits
 from mptune.results.trial import Status
 from mptune.source.loading import load_kernel
 

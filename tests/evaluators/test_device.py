@@ -23,9 +23,10 @@ from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.errors import KernelError, MptuneError
 from mptune.kernel import Kernel
 from mptune.measure.bench import Bench, Request
-from mptune.measure.device import DeviceEvaluator, Limits
+from mptune.measure.device import DeviceEvaluator
 from mptune.measure.pool import Pool
 from mptune.measure.timing import TimingPlan
+from mptune.measure.worker import Limits
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.source.loading import load_kernel

@@ -14,9 +14,10 @@ from mptune.backends.host import HostDevice
 from mptune.errors import MptuneError
 from mptune.kernel import Kernel
 from mptune.measure.bench import Ready
-from mptune.measure.device import DeviceEvaluator, Limits
+from mptune.measure.device import DeviceEvaluator
 from mptune.measure.pool import Pool, check_alike
 from mptune.measure.timing import TimingPlan
+from mptune.measure.worker import Limits
 from mptune.results.trial import Status
 from mptune.source.loading import load_kernel
 from mptune.tuning import tune

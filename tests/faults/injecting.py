@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mptune.measure.device import Limits
+from mptune.measure.worker import Limits
 from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.store import RunFile

@@ -10,7 +10,7 @@ import pytest
 from injecting import Definition, fake_compiler, is_running, tuned, wait_until
 
 from mptune.backends.host_compiler import find_compiler
-from mptune.measure.device import Limits
+from mptune.measure.worker import Limits
 from mptune.results.trial import Status
 from tests.tiers import few
 

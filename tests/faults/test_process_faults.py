@@ -24,7 +24,7 @@ from injecting import (
     workers_of,
 )
 
-from mptune.measure.device import Limits
+from mptune.measure.worker import Limits
 from mptune.results.trial import Status
 from mptune.run import Run
 

@@ -21,7 +21,7 @@ from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
 from mptune.data import DataManager
 from mptune.emit import emit, winner_of
-from mptune.measure.device import Limits
+from mptune.measure.worker import Limits
 from mptune.testing.backends import BackendConformance
 from mptune.tuning import tune
 from tests.support.simulator import environment

@@ -12,8 +12,6 @@ from scipy.special import erfcx, log_ndtr, ndtr
 from mptune.results.pareto import Boxes
 from mptune.strategies.base import Array
 
-__all__ = ["ACQUISITIONS", "log_expected_gain", "log_expected_improvement", "log_improvement_bound"]
-
 #: Logarithm of what a double just cannot hold.
 _UNDERFLOW: Final = -745.0
 #: Candidates whose gain is computed at once; a block stays in the cache.

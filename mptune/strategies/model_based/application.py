@@ -21,8 +21,6 @@ from mptune.strategies.bayesian import BayesianStrategy
 from mptune.strategies.model_based.models import Axis, ModelledAxis, Outcome
 from mptune.strategies.model_based.strategy import Candidates
 
-__all__ = ["ApplicationStrategy"]
-
 #: Uniform types whose log probability to be accurate enough is below this are not run before others.
 _LEAST_LOG_PROBABILITY: Final = math.log(0.2)
 #: Smallest deviation of the logarithm of a run's time.

@@ -14,8 +14,6 @@ from mptune.space.parameters import CategoricalParameter, Parameter, Permutation
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Array
 
-__all__ = ["PERMUTATION_DISTANCES", "Coordinates", "alignment", "distances", "features", "normalised"]
-
 #: Semimetrics between permutations, by name.
 PERMUTATION_DISTANCES: Final[tuple[str, ...]] = ("spearman", "kendall", "hamming", "naive")
 #: Orders that are compared without regard to their elements; each takes a coordinate.
@@ -110,10 +108,6 @@ def distances(parameters: Sequence[Parameter], permutation: str = "spearman", *,
       is that of categories.
 
     Each is scaled so that the largest distance is 1, for one prior of the length scale to fit all parameters.
-
-    Raises:
-        UnknownNameError: no such semimetric.
-        MptuneError: a permutation has more than 720 orders, and its distance is to be naive.
     """
     if permutation not in PERMUTATION_DISTANCES:
         raise UnknownNameError("distance of permutations:", permutation, PERMUTATION_DISTANCES)

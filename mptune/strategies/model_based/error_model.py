@@ -37,8 +37,6 @@ from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Array, Codes
 from mptune.strategies.model_based.gaussian_process import cholesky, single_threaded
 
-__all__ = ["ErrorModel", "Signatures"]
-
 #: Prior means and standard deviations of the exponents, in decades.
 _LEVEL: Final = (0.0, 2.0)
 _CONDITION: Final = (0.0, 1.5)

@@ -24,11 +24,6 @@ from threadpoolctl import ThreadpoolController
 
 from mptune.strategies.base import Array
 
-__all__ = [
-    "KERNELS", "Hyperparameters", "Kernel", "LogNormalPrior", "Posterior", "Prior", "cholesky", "fit", "log_posterior",
-    "matern52", "single_threaded",
-]  # fmt: skip
-
 #: Returns correlations from squared scaled distances, in their shape.
 Kernel = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -62,11 +57,7 @@ def _libraries() -> ThreadpoolController:
 
 
 def cholesky(matrix: Array) -> tuple[Array, Array]:
-    """Return the lower Cholesky factor of a symmetric matrix, and its inverse, both ``(n, n)``.
-
-    Raises:
-        LinAlgError: the matrix is not positive definite.
-    """
+    """Return the lower Cholesky factor of a symmetric matrix, and its inverse, both ``(n, n)``."""
     lower, failed = lapack.dpotrf(matrix, lower=1, clean=1)
     if failed:
         raise LinAlgError("the matrix is not positive definite")

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mptune.strategies.model_based.transfer import Sources
 from mptune.strategies.base import Array, Codes
 
-__all__ = ["FAILURE_PRIOR", "Axis", "ModelledAxis", "Outcome", "Scale", "Validity", "best_outcomes"]
-
 #: Smallest spread of values, against their magnitude, that is distinguished from rounding.
 _LEAST_SPREAD: Final = 1e-9
 #: Keywords of the prior of a Gaussian process that regresses failures.

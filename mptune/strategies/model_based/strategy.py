@@ -16,8 +16,6 @@ from mptune.strategies.base import Array, Indices, Strategy
 from mptune.strategies.model_based.coordinates import Coordinates
 from mptune.strategies.model_based.gaussian_process import single_threaded
 
-__all__ = ["CandidateStrategy", "Candidates", "ScoreModelStrategy", "ascend", "best_and_others"]
-
 #: Scores are limited to this, so that their squares are finite (a time of 0 scores the largest double).
 _MOST_SCORE: Final = 1e100
 

@@ -50,8 +50,6 @@ from mptune.strategies.model_based.gaussian_process import (
 from mptune.strategies.model_based.models import FAILURE_PRIOR, Scale
 from mptune.strategies.model_based.strategy import Candidates
 
-__all__ = ["Sources", "judged", "shared"]
-
 #: The transform's nu: a time this far above the best one in its logarithm, 22%, is where it bends.
 _BEND: Final = 0.2
 #: Trials a source is modelled by: its fastest, and this many of the others.
