@@ -318,7 +318,7 @@ def host_architecture() -> str:
 
 
 def find_compiler(name: str = "") -> Program:
-    """Return the compiler of that name, such as "clang++-19"; without one ``$CXX``, or the first of :data:`COMPILERS`."""
+    """Return the compiler of a name, such as "clang++-19"; without one ``$CXX``, or the first of :data:`COMPILERS`."""
     if name:
         if (found := _program(name)) is None:
             there = ", ".join(program.label for program in installed_compilers())

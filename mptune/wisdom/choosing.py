@@ -43,7 +43,7 @@ _MOST_TIED: Final = 1.1
 
 
 def budget_of(known: Sequence[KernelWisdom], max_error: float | Mapping[str, float] | None = None) -> dict[str, float]:
-    """Return the error limits by the names of metrics: those that are given, or the smallest the runs were made with."""
+    """Return the error limits by the names of metrics: those given, or the smallest the runs were made with."""
     records = [record for each in known for record in each.tuned]
     if max_error is None:
         found: dict[str, float] = {}
