@@ -18,13 +18,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
+from scipy.optimize import Bounds, minimize
 
 from mptune.results.trial import Trial
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Source
 from mptune.strategies.model_based.acquisition import log_expected_improvement
 from mptune.strategies.model_based.coordinates import features
-from mptune.strategies.model_based.gaussian_process import cholesky, matern52, maximise
+from mptune.strategies.model_based.gaussian_process import cholesky, matern52
 
 __all__ = ["Coregional"]
 
@@ -89,14 +90,7 @@ class Coregional:
         centre, scale = float(values.mean()), max(float(values.std()), 1e-6)
         z = (values - centre) / scale
         if len(values) >= self._fitted_to * _GROWTH or len(self._told) <= 8:
-            self._vector = maximise(
-                lambda vector: self._log_posterior(vector, x, tasks, z),
-                [self._vector],
-                low=self._centre - 3.0 * self._unit,
-                high=self._centre + 3.0 * self._unit,
-                unit=self._unit,
-                max_iterations=_ITERATIONS if len(self._told) in (0, 4, 8) or len(self._told) > 8 else 5,
-            )
+            self._vector = self._fitted(x, tasks, z)
             self._fitted_to = len(values)
         mean, deviation = self._predict(x, tasks, z)
         if self._told:
@@ -124,6 +118,26 @@ class Coregional:
         k = self._candidates.shape[1]
         w = vector[k : k + self._count]
         return np.exp(-vector[:k]), w, np.exp(vector[k + self._count : -1]), math.exp(2.0 * vector[-1])
+
+    def _fitted(self, x: Array, tasks: NDArray[np.int64], z: Array) -> Array:
+        """Return the vector of the largest posterior that L-BFGS-B finds from the last one."""
+        unit, low, high = self._unit, self._centre - 3.0 * self._unit, self._centre + 3.0 * self._unit
+
+        def loss(scaled: Array) -> tuple[float, Array]:
+            value, gradient = self._log_posterior(scaled * unit, x, tasks, z)
+            return (-value, -unit * gradient) if math.isfinite(value) else (1e100, np.zeros_like(scaled))
+
+        iterations = _ITERATIONS if len(self._told) in (0, 4, 8) or len(self._told) > 8 else 5
+        start = np.clip(self._vector, low, high) / unit
+        found = minimize(
+            loss,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=Bounds(low / unit, high / unit),
+            options={"maxiter": iterations, "gtol": 1e-3, "ftol": 1e-7},
+        )
+        return np.asarray(found.x * unit)
 
     def _log_posterior(
         self, vector: Array, x: Array, tasks: NDArray[np.int64], z: Array

@@ -65,7 +65,7 @@ _CHOSEN_WITH: Final = 3
 #: By name: other constants of :mod:`mptune.strategies.model_based.transfer`, half and twice what they are.
 OTHER_CONSTANTS: Final = {
     f"{name[1:].lower()} {value:g}": {name: value}
-    for name in ("_BEND", "_WEIGHT", "_LEFT", "_BENEFIT", "_FASTEST")
+    for name in ("_BEND", "_WEIGHT", "_FASTEST")
     for value in (type(getattr(model, name))(getattr(model, name) * factor) for factor in (0.5, 2))
 }
 

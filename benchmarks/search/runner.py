@@ -91,10 +91,10 @@ def _run_process(job: Job, seeds: Sequence[int], cache: Cache, stopped: threadin
     target, finished, doing = "benchmarks.search.worker:main", 0, f"starting took more than {_SETUP_LIMIT_S:g} s"
     with (
         tempfile.TemporaryDirectory() as folder,
-        PythonChild(target, environment=environment, folder=folder, keeps_output=True) as child,
+        PythonChild(target, environment=environment, keeps_output=True) as child,
     ):
         try:
-            child.send({"target": job.target, "settings": dict(job.settings), "seeds": list(seeds)})
+            child.send({"folder": folder, "target": job.target, "settings": dict(job.settings), "seeds": list(seeds)})
             child.receive(_SETUP_LIMIT_S)
             for seed in seeds:
                 if stopped.is_set():

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+import altair as alt
 import numpy as np
 
 from benchmarks.reproductions.heldens.launches import kernels_alone
@@ -29,7 +30,6 @@ from mptune.measure.program import Program
 from mptune.measure.rounds import visit_of
 from mptune.precision import precision
 from mptune.results.trial import Trial
-from mptune.show.answer import beside
 from mptune.show.saving import save as save_chart
 from mptune.source.loading import load_tunable, picture_of
 from mptune.space.configuration import Configuration, Value
@@ -278,7 +278,8 @@ def h_f14(given: Given) -> Outcome:
 
     def draw(path: Path) -> None:
         pictures = [picture_of(bbac())(outputs, made, sizes) for outputs in answers.values()]
-        save_chart(beside(pictures, list(answers)), path)
+        titled = (alt.vconcat(each, title=name) for each, name in zip(pictures, answers, strict=True))
+        save_chart(alt.vconcat(*titled), path)
 
     error = bbac().metric
     assert callable(error)
