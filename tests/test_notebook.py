@@ -13,10 +13,10 @@ from awkward_kernel import AWKWARD, NASTY, run_of
 from made_up_devices import MadeUp, replace_devices
 
 import mptune
+from mptune import progress as notebook
 from mptune import tuning as tuner
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
-from mptune.show import progress as notebook
 
 POLY = own_kernel.kernel
 

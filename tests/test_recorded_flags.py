@@ -117,7 +117,7 @@ def test_wisdom_has_the_flags_and_is_read_without_any(run_file: Path, tmp_path: 
     assert [each.flags for each in Wisdom.load(path).kernels] == [()]
     document["kernels"][0]["flags"] = "-O2"
     path.write_text(json.dumps(document))
-    with pytest.raises(WisdomError, match=r"kernels\[0\]\.flags should be a list of texts"):
+    with pytest.raises(WisdomError, match=r"kernels\[0\]: its field 'flags' should be a list of texts"):
         Wisdom.load(path)
 
 

@@ -7,7 +7,6 @@ reduced, so that a whole output is one row, in several chunks, and the regions o
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -85,11 +84,15 @@ def _of_logarithms(xp: Any, output: Chunk, reference: Chunk, added: int = 0) -> 
     return xp.abs(ratio, out=ratio)
 
 
+def _of_logarithms_plus_one(xp: Any, output: Chunk, reference: Chunk) -> Chunk:
+    return _of_logarithms(xp, output, reference, added=1)
+
+
 ABSOLUTE: Final = Quantity(_difference)
 RELATIVE: Final = Quantity(_difference, _moduli)
 ULPS: Final = Quantity(_difference, _unit_in_the_last_place)
 LOGARITHMIC: Final = Quantity(_of_logarithms, is_difference=False)
-LOGARITHMIC_PLUS_ONE: Final = Quantity(functools.partial(_of_logarithms, added=1), is_difference=False)
+LOGARITHMIC_PLUS_ONE: Final = Quantity(_of_logarithms_plus_one, is_difference=False)
 
 
 #: What chunks say of each row: for each chunk some vectors, (n_rows,).

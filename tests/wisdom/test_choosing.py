@@ -409,8 +409,7 @@ def test_runs_of_several_sizes_are_wisdom(x: Any) -> None:
     with pytest.raises(KernelError, match="expected"):
         fixed(x=x[:1999])
     one = mptune.TunedKernel(at_size(1000), kernel=POLY)
-    with pytest.raises(MptuneError, match="has one configuration"):
-        one.choose({"n": 3})
+    assert one.choose({"n": 3}).configuration["x_type"] == "fp64"  # errors may differ at another size
 
 
 def test_elsewhere_it_is_the_baseline_and_on_like_devices_what_the_model_says(x: Any) -> None:
