@@ -17,6 +17,7 @@ import click
 from mptune.cli import adopting, options
 from mptune.cli.display import echo, print_described, print_error, print_json, print_note, print_run
 from mptune.cli.options import option
+from mptune.errors import UnknownNameError
 from mptune.markup import Description, number, pairs
 
 if TYPE_CHECKING:
@@ -109,6 +110,8 @@ def tune(
     definition = load_tunable(adopting.definition_of(kernel, of_program, given["backend"]))
     preset, sizes = options.parse_sizes(definition, size)
 
+    _check_names(given)
+
     from mptune.progress import ProgressView
     from mptune.run import Run
     from mptune.tuning import TuneSettings, tune_sizes
@@ -190,6 +193,19 @@ def _run_files(
         path = path.with_name(f"{kernel}-{number}.db")
     chosen = latest if resume and latest is not None else path
     return chosen, files(chosen)
+
+
+def _check_names(given: Mapping[str, Any]) -> None:
+    """Refuse unknown names: finding them takes less time than importing the tuner, which would refuse them too."""
+    from mptune.accuracy.metrics import resolve
+    from mptune.backends import BACKENDS
+    from mptune.strategies import STRATEGIES
+
+    if given["metric"] is not None:
+        resolve(given["metric"])
+    if given["backend"] not in ("auto", *BACKENDS):
+        raise UnknownNameError("backend", given["backend"], ("auto", *BACKENDS))
+    STRATEGIES.check(given["strategy"])
 
 
 def _report(run: Run, path: Path, json: bool) -> int:

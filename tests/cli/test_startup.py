@@ -66,7 +66,8 @@ def test_misspelt_kernels_need_no_numpy() -> None:
 
 
 def test_errors_in_names_need_nothing_heavy() -> None:
-    assert not imported("tune axpy --size smok", "show nothing.db") & HEAVY
+    wrong = ("--size smok", "--strategy bayesain", "--metric NRSME")
+    assert not imported(*(f"tune axpy {option}" for option in wrong), "show nothing.db") & HEAVY
 
 
 def help_of(command: str, option: str) -> str:
