@@ -77,6 +77,7 @@ def test_export_replaces_no_run_file_and_names_a_place_it_cannot_write(mptune: C
     assert run_file.read_bytes() == before
 
 
+@pytest.mark.usefixtures("charts")
 @pytest.mark.parametrize("name", ["space", "cache", "t4"])
 def test_export_for_replaying(mptune: Call, run_file: Path, name: str) -> None:
     done = mptune("export", run_file, "--format", name, "-o", f"{name}.json.gz")
