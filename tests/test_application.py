@@ -165,7 +165,7 @@ class TestDefinition:
             ({"kernels": []}, "no kernels"),
             ({"kernels": [MATVEC, MATVEC]}, "two kernels are called 'matvec'"),
             ({"shared": [OrdinalParameter("scale", [1, 2])]}, "'scale' is the name of two things"),
-            ({"shared": [OrdinalParameter("swap", [1, 2])]}, "'swap' is what steps call a function"),
+            ({"shared": [OrdinalParameter("swap", [1, 2])]}, "the name 'swap' is a method of run in the steps"),
             ({"sizes": {"smoke": {"n": 3}}}, "preset named 'default'"),
             (
                 {"buffers": [Buffer("a", ("n", "n"), precision="a_typ"), Buffer("value", 1, precision="fp64")]},
@@ -183,7 +183,7 @@ class TestDefinition:
             parameters=[PrecisionParameter("x_type", ["bf16"]), OrdinalParameter("block", [32])],
             arguments=[InOut("v", "m", precision="x_type"), Scalar("m", dtype="int32")],
         )
-        with pytest.raises(KernelError, match="kernel scale has no type for 'x_type'"):
+        with pytest.raises(KernelError, match="kernel scale shares no type of 'x_type'"):
             application(kernels=[MATVEC, other])
 
 

@@ -215,10 +215,10 @@ def test_objectives_and_constraints_name_them() -> None:
         (
             {"metric": "NRMSE over block 2x2x2"},
             {},
-            r"output 'y': shape \(40, 33\) has no block 2x2x2, which take 3 axes",
+            r"output 'y': shape \(40, 33\) has no block 2x2x2, which need 3 axes",
         ),
         ({}, {"metric": "NRSME over rows"}, "did you mean 'NRMSE'"),
-        ({}, {"reduce": 0.5}, "reduction 0.5 of no regions"),
+        ({}, {"reduce": 0.5}, "reduction 0.5 without regions"),
         ({}, {"max_error": {"residual": 1.0}}, "output or error metric in the error threshold: 'residual'"),
         ({}, {"max_error": {"MaxAE": -1.0}}, "threshold of 'MaxAE' must be positive and finite"),
         ({}, {"max_error": {"MaxAE": math.nan}}, "threshold of 'MaxAE' must be positive and finite"),

@@ -268,7 +268,7 @@ def test_folders_of_headers_mean_the_same_anywhere(tmp_path: Path, monkeypatch: 
     ],
 )
 def test_a_flag_that_may_run_something_is_not_taken_from_a_file(flag: str) -> None:
-    with pytest.raises(MptuneError, match="of a run file: expected one of optimisation"):
+    with pytest.raises(MptuneError, match="of a run file: expected an optimisation"):
         recorded_flags(["-O2", flag])
 
 

@@ -134,7 +134,7 @@ def test_of_wisdom_it_says_what_it_takes_at_which_sizes() -> None:
         ({"x": None}, "application power needs an input 'x'"),
         ({"x": np.ones(N + 1)}, "input 'x' of application power has shape .38,.; expected .37,. at n=37"),
         ({"a": np.ones(N)}, "input 'a' of application power has shape .37,.; expected .37, 37."),
-        ({"n": "many"}, "application power: size n is a whole number, not 'many'"),
+        ({"n": "many"}, "application power: size n must be a whole number, not 'many'"),
         ({"X": np.ones(N)}, "did you mean 'x'"),
         ({"x": np.ones(N, complex)}, "expected real numbers"),
         ({"x": np.ma.masked_array(np.ones(37), np.arange(37) > 30)}, "input 'x' of application power has masked"),

@@ -1,4 +1,4 @@
-"""What a kernel is: a template, its parameters, its arguments, a reference and an error metric."""
+"""The definition of a kernel: a template, its parameters, its arguments, a reference and an error metric."""
 
 from mptune.kernel.application import Application
 from mptune.kernel.declarations import Argument, Buffer, Constant, In, InOut, Out, Role, Scalar, Scratch, Sizes

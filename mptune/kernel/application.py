@@ -1,4 +1,4 @@
-"""The definition of an application: several kernels, the Python that launches them, and the answer that matters."""
+"""The definition of an application: several kernels, the Python that launches them, and its compared outputs."""
 
 from __future__ import annotations
 
@@ -20,43 +20,38 @@ from mptune.space.constraints import compile_constraint
 from mptune.space.parameters import Parameter, PrecisionParameter, listed
 from mptune.space.search_space import SearchSpace
 
-#: What a run of the steps offers by these names.
+#: Methods of ``run``, which no kernel, buffer or shared parameter may be named like.
 TAKEN: Final = ("read", "write", "copy", "swap", "fill")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True, init=False)
 class Application(Tunable):
-    """Several kernels that run together, tuned together and judged by the application's own answer.
+    """Several kernels that run together, tuned together and judged by the application's own outputs.
 
-    Its parameters are the types of its buffers, its own choices, and each kernel's own parameters as
-    ``KERNEL.PARAMETER``. The types of a kernel's array arguments are none of them: they are those of the buffers that a
-    launch passes.
+    Its parameters are the types of its buffers, the shared parameters, and each kernel's own parameters as
+    ``KERNEL.PARAMETER``. A kernel's array arguments have the types of the buffers that a launch passes.
 
     Args:
         name: the application's name.
         kernels: the kernels; they need no sizes, inputs or references of their own.
-        buffers: what they work on (:func:`Buffer`, :func:`~mptune.InOut`, :func:`~mptune.Scratch`), and scalars the
-            steps need (:func:`~mptune.Scalar`). The precision of one names a parameter of ``shared``, or one that
-            kernels have.
+        buffers: buffers (:func:`Buffer`, :func:`~mptune.InOut`, :func:`~mptune.Scratch`), and scalars for the steps
+            (:func:`~mptune.Scalar`). Their precisions name parameters of ``shared`` or of kernels.
         sizes: problem sizes by preset name; ``default`` must be among them.
         inputs: ``inputs(rng, size)`` returns the fp64 (or integer) arrays by buffer.
         steps: ``steps(run, size)`` launches the kernels: ``run.KERNEL(argument=run.BUFFER, ...)``. It is ordinary
-            Python and may read what kernels wrote (``run.read``).
-        outputs: names of the buffers that are compared.
-        shared: parameters that are no kernel's: types of buffers, and choices the steps look at (``run.NAME``).
-        reference: ``reference(inputs, size)`` returns the outputs. None: what the application itself gives in fp64.
-        metric: as :class:`~mptune.Kernel` takes it.
+            Python and may read the contents of buffers (``run.read``).
+        outputs: names of the compared buffers.
+        shared: parameters of no kernel: types of buffers, and choices that the steps read as ``run.NAME``.
+        reference: ``reference(inputs, size)`` returns the outputs. None: the application itself, run in fp64.
+        metric, instrumented, over, reduce: as in :class:`~mptune.Kernel`.
         constraints: predicates over parameters and sizes.
         signature: kernels' own parameters that can change results, besides precisions, policies and shared ones.
-        instrumented: as :class:`~mptune.Kernel` takes it.
         description: one line for ``mptune list``.
         path: the definition file; set by the loader.
-        over: as :class:`~mptune.Kernel` takes it.
-        reduce: as :class:`~mptune.Kernel` takes it.
 
     Raises:
         KernelError: the definition is incomplete or contradicts itself.
-        UnknownNameError: an output is no buffer, a buffer's precision no parameter.
+        UnknownNameError: an output is no buffer, or a buffer's precision is no parameter.
         ExpressionError: a shape or constraint does not parse or uses an unknown name.
     """
 
@@ -64,7 +59,6 @@ class Application(Tunable):
 
     kernels: Mapping[str, Kernel]
     steps: Callable[..., None]
-    #: Parameters that are no kernel's.
     shared: Sequence[Parameter]
     constraints: Sequence[Constraint]
     _made_from: Mapping[str, Any]
@@ -129,18 +123,18 @@ class Application(Tunable):
         self.__post_init__(over, reduce)
 
     def changed(self, **changes: Any) -> Self:
-        """Return it with some of what it was made from replaced."""
+        """Return a copy with some arguments of the constructor replaced."""
         return type(self)(**{**self._made_from, **changes})
 
     def search_space(self, sizes: Sizes, constraints: Sequence[Constraint] = ()) -> SearchSpace:
-        """Return the joint configurations that are valid as far as that is known before anything is launched."""
+        """Return the joint configurations that are valid by all constraints known before a launch."""
         own = (lifted for kernel in self.kernels.values() for lifted in self.lifted(kernel, kernel.constraints, sizes))
         return SearchSpace(self.parameters, (*self.constraints, *own, *constraints), constants=dict(sizes))
 
     def lifted(self, kernel: Kernel, constraints: Iterable[Constraint], sizes: Sizes) -> list[Compiled]:
-        """Return a kernel's constraints as such of the application.
+        """Return a kernel's constraints over the application's parameters.
 
-        Left out are those over types of arguments or over sizes that only a launch has; they are seen to there.
+        Constraints over types of arguments, or over sizes that only a launch has, are checked at the launch.
         """
         names = {p.name: f"{kernel.name}.{p.name}" for p in free(kernel)}
         found = []
@@ -154,7 +148,7 @@ class Application(Tunable):
         return found
 
     def of_kernel(self, name: str, types: Mapping[str, Value], configuration: Configuration) -> Configuration:
-        """Return a kernel's configuration within one of the application, with the types of its array arguments."""
+        """Return a kernel's part of an application's configuration, with the types of its array arguments."""
         kernel = self.kernels[name]
         values = {p.name: types.get(p.name, configuration.get(f"{name}.{p.name}")) for p in kernel.parameters}
         return kernel.own(values)
@@ -164,11 +158,11 @@ class Application(Tunable):
         if not self.sizes:
             raise KernelError(f"{self.called}: sizes need a preset named 'default'")
         self._check_call(self.steps, "steps(run, size)")
-        things = [*self.kernels, *(a.name for a in self.arguments), *(p.name for p in self.shared)]
-        for name in things:
-            if things.count(name) > 1 or name in TAKEN:
-                what = "what steps call a function" if name in TAKEN else "the name of two things that steps use"
-                raise KernelError(f"{self.called}: {name!r} is {what}; give it another name")
+        named = [*self.kernels, *(a.name for a in self.arguments), *(p.name for p in self.shared)]
+        for name in named:
+            if named.count(name) > 1 or name in TAKEN:
+                problem = "a method of run in the steps" if name in TAKEN else "used twice in the steps"
+                raise KernelError(f"{self.called}: the name {name!r} is {problem}; choose another one")
         if not self.outputs:
             raise KernelError(f"{self.called}: no buffer is an output")
         names = tuple(self.sizes["default"])
@@ -180,15 +174,14 @@ class Application(Tunable):
 
 
 def typed(kernel: Kernel) -> frozenset[str]:
-    """Return the names of the parameters that are types of a kernel's array arguments: those of the buffers passed."""
+    """Return the parameters that are types of a kernel's array arguments, which the passed buffers decide."""
     names = {p.name for p in kernel.parameters}
     return frozenset(a.precision for a in kernel.passed if a.role is not Role.SCALAR and a.precision in names)
 
 
 def free(kernel: Kernel) -> list[Parameter]:
     """Return the parameters of a kernel that no buffer decides."""
-    decided = typed(kernel)
-    return [parameter for parameter in kernel.parameters if parameter.name not in decided]
+    return [parameter for parameter in kernel.parameters if parameter.name not in typed(kernel)]
 
 
 def _types_of(
@@ -203,8 +196,8 @@ def _types_of(
                 common = [value for value in known.values if value in parameter.values]
                 if not common:
                     raise KernelError(
-                        f"application {name}: kernel {kernel.name} has no type for {parameter.name!r} that the other "
-                        "kernels have, too"
+                        f"application {name}: kernel {kernel.name} shares no type of {parameter.name!r} with the other "
+                        "kernels"
                     )
                 offered[parameter.name] = PrecisionParameter(parameter.name, [str(value) for value in common])
     found: dict[str, Parameter] = {}
@@ -217,7 +210,7 @@ def _types_of(
 
 
 def _with_outputs(name: str, buffers: Sequence[Argument], outputs: Sequence[str]) -> list[Argument]:
-    """Return the buffers, those that are outputs declared as such and no others compared."""
+    """Return the buffers with the outputs declared as written and compared, and no other buffer compared."""
     by_name = {buffer.name: buffer for buffer in buffers}
     for output in outputs:
         if output not in by_name:

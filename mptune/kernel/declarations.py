@@ -1,5 +1,5 @@
 # ruff: noqa: N802 - declarations read like types
-"""What a kernel declares: its arguments and its sizes; and checks of the names these may use."""
+"""Declarations of a kernel's arguments and sizes, and checks of the names in their expressions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INTEGER_DTYPES: Final = ("int8", "uint8", "int16", "uint16", "int32", "uint32",
 
 
 class Role(StrEnum):
-    """What a kernel does with an argument."""
+    """How a kernel uses an argument."""
 
     IN = "in"
     OUT = "out"
@@ -31,12 +31,12 @@ class Argument:
     """One argument of the kernel function, in the order of its signature."""
 
     name: str  #: the argument's name, also its key in the inputs and references
-    role: Role  #: what the kernel does with it
+    role: Role
     shape: tuple[str, ...] = ()  #: one expression over the sizes per axis; empty for a scalar
     precision: str | None = None  #: name of the precision parameter that sets its type, or a fixed precision
     dtype: str | None = None  #: an integer type ("int32") in place of a precision
     is_constant: bool = False  #: whether it is a ``__constant__`` array of that name, not a parameter of the function
-    is_compared: bool = True  #: of what is written: whether a reference describes it, and its error counts
+    is_compared: bool = True  #: whether a written buffer has a reference and its error counts
 
     def __post_init__(self) -> None:
         if not is_identifier(self.name):
@@ -58,7 +58,7 @@ class Argument:
 
     @property
     def is_output(self) -> bool:
-        """Whether the kernel writes it and a reference says what."""
+        """Whether the kernel writes it and it has a reference."""
         return self.is_compared and self.role in (Role.OUT, Role.INOUT)
 
 
@@ -77,9 +77,9 @@ def In(name: str, shape: Shape, *, precision: str | None = None, dtype: str | No
 
 
 def Constant(name: str, shape: Shape, *, precision: str | None = None, dtype: str | None = None) -> Argument:
-    """Declare an input in constant memory: the template has ``__constant__ TYPE name[...];``, no parameter for it.
+    """Declare an input in constant memory: ``__constant__ TYPE name[...];`` in the template, not a parameter.
 
-    A GPU has 64 KiB of it; threads that read the same element at a time read it at once.
+    A GPU has 64 KiB of it, which is fast where all threads of a warp read the same element.
     """
     return _buffer(name, Role.IN, shape, precision, dtype, is_constant=True)
 
@@ -94,7 +94,7 @@ def InOut(
 ) -> Argument:
     """Declare a buffer the kernel reads and writes; it is restored before every timed launch.
 
-    One that is not ``compared`` needs no reference.
+    It needs no reference unless it is ``compared``.
     """
     return _buffer(name, Role.INOUT, shape, precision, dtype, is_compared=compared)
 
@@ -105,10 +105,10 @@ def Scratch(name: str, shape: Shape, *, precision: str | None = None, dtype: str
 
 
 def Buffer(name: str, shape: Shape, *, precision: str | None = None, dtype: str | None = None) -> Argument:
-    """Declare a buffer of an application: one of its outputs, if it is named there, or else an input no kernel writes.
+    """Declare a buffer of an application: an output if ``outputs`` names it, else an input that no kernel writes.
 
-    A buffer that has initial values and is written is an :func:`~mptune.InOut`; one for intermediate results is a
-    :func:`~mptune.Scratch`.
+    Declare a buffer with initial values that is written as :func:`~mptune.InOut`, and a buffer for intermediate results
+    as :func:`~mptune.Scratch`.
     """
     return _buffer(name, Role.IN, shape, precision, dtype)
 
@@ -133,7 +133,7 @@ class Sizes(NamedValues[int]):
 
 
 def check_expression(text: str, known: Sequence[str], what: str, kernel: str) -> None:
-    """Check that an expression parses and uses only known names; it is ``what`` of a kernel, in messages."""
+    """Check that an expression parses and uses only known names; messages call it the ``what`` of the kernel."""
     try:
         names = Expression(text).names
     except MptuneError as error:

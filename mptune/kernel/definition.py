@@ -1,4 +1,4 @@
-"""The definition of a kernel, checked as far as that goes without running it."""
+"""The definition of a kernel, with every check that needs no launch."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ class Kernel(Tunable):
     Args:
         name: the kernel's name; also the name of the ``__global__`` function unless ``function`` says otherwise.
         parameters: the tunable parameters.
-        arguments: the arguments of the function, in order (:func:`In`, :func:`Out`, :func:`InOut`, :func:`Scalar`), and
-            anywhere among them those in constant memory (:func:`Constant`), which it has no parameters for.
+        arguments: the arguments of the function, in order (:func:`In`, :func:`Out`, :func:`InOut`, :func:`Scalar`).
+            Arrays in constant memory (:func:`Constant`) stand anywhere among them.
         sizes: problem sizes by preset name; ``default`` must be among them. A kernel of an application needs none.
         inputs: ``inputs(rng, size)`` returns the fp64 (or integer) arrays and scalars by argument name. An
             argument named like a size may be left out.
         reference: ``reference(inputs, size)`` returns the double-precision outputs by name (or the one array).
             None: ``reference`` of the file of the same stem in the sibling folder ``references``.
-        grid: blocks in the grid: one expression over sizes and parameters per axis, or a function ``grid(c)`` that
-            returns them, as ``lambda c: (ceildiv(c.n, c.block), 1)``; ``c`` has the values of parameters and sizes.
-        block: the same for the threads in a block.
+        grid: blocks in the grid, one expression over sizes and parameters per axis. Or a function ``grid(c)`` that
+            returns them: ``lambda c: (ceildiv(c.n, c.block), 1)``; ``c`` has the values of parameters and sizes.
+        block: threads in a block, given like ``grid``.
         template: template source (anything with a line break, ``{``, ``;`` or ``__global__``), or the path of its
             file, relative to the definition file. None: the file ``<stem>.cu.j2`` in the sibling folder
             ``templates`` or beside it.
@@ -62,27 +62,25 @@ class Kernel(Tunable):
             ``device.is_gpu``, ``device.matrix_units`` ("mma.sync", "MFMA", "WMMA" or "") and the limits that ``mptune
             backends`` lists (``device.max_shared_bytes``).
         metric: name of the error metric, or a callable ``metric(output, reference) -> float`` or ``metric(output,
-            reference, inputs) -> float``; one for all outputs, or one for each by the output's name. Of a list the
-            first is the error metric, and the others are measured as well. A callable with an attribute ``version``
-            has its trials used again by ``--resume``.
+            reference, inputs) -> float``; for all outputs, or by output. The first of a list is the error metric; the
+            others are measured as well. ``--resume`` reuses the trials of a callable with an attribute ``version``.
         signature: parameters, in addition to precisions and policies, that can change the results.
         function: name of the ``__global__`` function.
-        shared_bytes: bytes of dynamic shared memory: an expression, or a function as ``grid``.
+        shared_bytes: bytes of dynamic shared memory: an expression, or a function like ``grid``.
         flops: floating-point operations of a launch, independent of the optimisation parameters: an expression over
-            sizes and parameters, or a function of the sizes. Or such counts by the precision they are computed in:
-            that of a precision parameter, a fixed one, or the one the types of several promote to, given as a tuple:
-            ``{"sum_type": "2 * n", ("a_type", "b_type"): "n"}``. None if they are not known.
-        runtime_sizes: names of sizes that the template prints inside the kernel's function alone, and where C++ takes a
-            variable; ``{{ size | int }}`` where it does not. What is emitted of wisdom takes them as parameters, and
-            so serves sizes that were never tuned.
-        instrumented: whether a search begins with errors from a build on the host in which types are chosen when it
-            runs, as a prior of its model of errors (``docs/templates.md``).
+            sizes and parameters, or a function of the sizes. Or counts by the precision of the computation: a precision
+            parameter, a fixed precision, or a tuple whose types are promoted:
+            ``{"sum_type": "2 * n", ("a_type", "b_type"): "n"}``. None if unknown.
+        runtime_sizes: sizes that emitted code takes as parameters, so that it serves sizes that were never tuned. The
+            template prints them only inside the kernel's function, where C++ takes a variable, or as
+            ``{{ size | int }}``.
+        instrumented: whether an instrumented build on the host gives the search a prior of its model of errors
+            (``docs/templates.md``).
         description: one line for ``mptune list``.
         path: the definition file; set by the loader.
-        over: take the metric of each row, column or block of an output: ``"rows"``, ``"columns"``,
-            ``("block", (8, 8))`` (see :mod:`mptune.kernel.regions`); a metric's text or
-            :class:`~mptune.kernel.regions.RegionalMetric` says so for one output alone.
-        reduce: which of the regions' errors counts: ``"max"``, or a quantile such as 0.99.
+        over: measure each row, column or block of an output: ``"rows"``, ``"columns"``, ``("block", (8, 8))`` (see
+            :mod:`mptune.kernel.regions`). For one output, use a :class:`~mptune.kernel.regions.RegionalMetric`.
+        reduce: the reduction of the regions' errors: ``"max"``, or a quantile such as 0.99.
 
     Raises:
         KernelError: the definition is incomplete or contradicts itself.
@@ -101,8 +99,7 @@ class Kernel(Tunable):
     shared_bytes: str | int | Callable[[Any], int] = 0
     flops: Flops | None = None
     runtime_sizes: Sequence[str] = ()
-    #: The constraints that name facts of a device, which are taken out of ``constraints``.
-    on_device: Sequence[str] = ()
+    on_device: Sequence[str] = ()  #: the constraints that name facts of a device, moved here from ``constraints``
 
     def __post_init__(self, over: Over | None, reduce: Reduce) -> None:
         flops: Any = self.flops
@@ -120,7 +117,7 @@ class Kernel(Tunable):
         Tunable.__post_init__(self, over, reduce)
 
     def changed(self, **changes: Any) -> Self:
-        """Return it with some of what it was made from replaced."""
+        """Return a copy with some arguments of the constructor replaced."""
         return dataclasses.replace(self, **changes)
 
     @property
@@ -179,7 +176,7 @@ class Kernel(Tunable):
             raise KernelError(f"{self.called}: its function {name}= returned {found!r}, not whole numbers") from None
 
     def work(self, configuration: Configuration, sizes: Sizes) -> Work:
-        """Return the operations of a configuration and the least bytes it has to move.
+        """Return the operations of a configuration and the least bytes it moves.
 
         Raises:
             KernelError: an operation count is negative or no number.
@@ -206,15 +203,15 @@ class Kernel(Tunable):
                 raise KernelError(f"{self.called}: {what} needs one to three axes, not {len(axes)}")
         if self.launch_functions and not self.sizes:
             raise KernelError(
-                f"{self.called}: {self.launch_functions[0]}= is a function, which does not say what sizes a launch "
-                "needs: give the kernel sizes, or an expression"
+                f"{self.called}: the function {self.launch_functions[0]}= does not name the sizes it needs: give the "
+                "kernel sizes, or an expression"
             )
         sizes = tuple(self.sizes.get("default", ()))
         for name in self.runtime_sizes:
             if name not in sizes:
                 raise UnknownNameError(f"runtime size of {self.called}:", name, sizes)
         if not sizes:
-            return  # the application it is part of has them
+            return  # a kernel of an application
         for argument in self.arguments:
             for axis in argument.shape:
                 check_expression(axis, sizes, f"shape of argument {argument.name!r}", self.name)
@@ -222,9 +219,8 @@ class Kernel(Tunable):
         for text in self.on_device:
             limits = [name for name in Expression(text).names if name.startswith("device.max_")]
             check_expression(text, (*known, *limits), "constraints", self.name)
-        for name in ("grid", "block", "shared_bytes"):
-            for text in self.expressions(name):
-                check_expression(text, (*sizes, *self._by_name), "grid, block or shared_bytes", self.name)
+        for text in (text for name in ("grid", "block", "shared_bytes") for text in self.expressions(name)):
+            check_expression(text, (*sizes, *self._by_name), "grid, block or shared_bytes", self.name)
         if self.flops is not None:
             precisions = [p.name for p in self.parameters if isinstance(p, PrecisionParameter)]
             check_flops(self.flops, self.name, sizes, self.parameter_names, precisions)

@@ -18,9 +18,9 @@ from mptune.space.search_space import SearchSpace
 
 
 def device_constraints(kernel: Kernel, facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a device with some facts (:meth:`Device.facts`) asks of launches, and the constraints that name them.
+    """Return a device's limits of launches (:meth:`Device.facts`) and the kernel's constraints on these facts.
 
-    Constraints that name other facts are left out. A grid or block that is a function is checked at its launch.
+    Constraints on unknown facts are left out. A grid or block given as a function is checked at its launch.
     """
     axes = {what: kernel.expressions(what) for what in ("block", "grid")}
     extents = {f"{what}_{axis}": extent for what in axes for axis, extent in zip("xyz", axes[what], strict=False)}
@@ -53,22 +53,21 @@ def space_on(tunable: Tunable, sizes: Sizes, facts: Mapping[str, Any]) -> Search
 
 
 def whole_space(tunable: Tunable, sizes: Sizes, facts: Mapping[str, Any] | None = None) -> SearchSpace:
-    """Return what :func:`space_on` does and what is searched on request alone: all that a file's trials can be."""
+    """Return :func:`space_on` with the values that are searched only on request: every trial of a file lies in it."""
     every = {p.name: p.every_value for p in tunable.parameters if p.every_value != p.values}
     space = space_on(tunable, sizes, facts or {})
     return space.restrict(every) if every else space
 
 
 def widest(tunable: Tunable, sizes: Sizes, facts: Mapping[str, Any]) -> list[Configuration]:
-    """Return some configurations with a baseline's types, from all over their space: what runs, only a launch knows."""
+    """Return configurations with a baseline's types from all over their space, as some may not launch."""
     return spread(space_on(tunable, sizes, facts).restrict(tunable.baseline_values()))
 
 
 def spread(space: SearchSpace) -> list[Configuration]:
-    """Return some configurations from all over a space.
+    """Return up to 100 configurations from all over a space, ordered by their distance from the middle.
 
-    Those come first whose parameters are near the middle of their values: the least work for a thread is slow, on a
-    processor tens of times, and the most asks for much.
+    Extreme values are slow (little work for a thread, tens of times on a processor) or exceed the device's resources.
     """
     found = np.unique(np.linspace(0, space.size - 1, min(100, space.size)).astype(np.int64))
     last = np.array([len(parameter.values) - 1 for parameter in space.parameters])

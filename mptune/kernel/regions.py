@@ -1,12 +1,11 @@
-"""Error metrics taken of each row, column or block of an output: how they are written, and what the regions are.
+"""Error metrics over the rows, columns or blocks of an output: their spelling, and the shapes of the regions.
 
-A mean over a whole output says little about any part of it: destroy a row in ten thousand and it hardly moves. Of the
-regions' errors the largest counts, or a quantile of them.
+The mean over an output of ten thousand rows hardly changes if one row is destroyed; the maximum or a quantile of the
+rows' errors does.
 
-With two axes or more, a *row* is what lies along the last axis and a *column* what lies along the last but one, for
-every combination of the other indices, as in NumPy's stacks of matrices: a 3-D output of shape ``(a, b, c)`` has
-``a * b`` rows of ``c`` elements and ``a * c`` columns of ``b``. *Blocks* tile the last axes, as many as their shape
-has; the last ones along an axis are shorter where they do not fit.
+*Rows* lie along the last axis, and *columns* along the last but one, for every combination of the other indices, as in
+NumPy's stacks of matrices: an output of shape ``(a, b, c)`` has ``a * b`` rows of ``c`` elements and ``a * c`` columns
+of ``b``. *Blocks* tile as many of the last axes as their shape has; at the end of an axis they may be shorter.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from mptune.space.parameters import listed
 
 #: ``"rows"``, ``"columns"``, or blocks: ``("block", (8, 8))``, ``("block", 64)``, ``"block 8x8"``.
 Over = str | tuple[str, int | Sequence[int]]
-#: ``"max"``, or the quantile that counts, above 0 and below 1.
+#: ``"max"``, or a quantile above 0 and below 1.
 Reduce = str | float
 
 _KINDS: Final = ("rows", "columns", "block")
@@ -37,15 +36,14 @@ _WORDS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RegionalMetric:
-    """An error metric taken of each row, column or block of an output, of which the worst or a quantile counts.
+    """An error metric of each row, column or block of an output, reduced to the maximum or a quantile.
 
-    ``RegionalMetric("NRMSE", over="rows", reduce="max")`` is what the text ``"NRMSE over rows max"`` means.
+    ``RegionalMetric("NRMSE", over="rows", reduce="max")`` is also written ``"NRMSE over rows max"``.
 
     Attributes:
-        metric: what it is taken of: a metric's name or ``metric(output, reference) -> float``.
+        metric: the metric of a region: a name, or ``metric(output, reference) -> float``.
         over: ``"rows"``, ``"columns"`` or blocks of a shape: ``("block", (8, 8))``; kept as text (``"block 8x8"``).
-        reduce: ``"max"`` for the worst region; or a quantile such as 0.99: the least error that so large a share of
-            the regions does not exceed.
+        reduce: ``"max"`` for the worst region, or a quantile such as 0.99 of the regions' errors.
 
     Raises:
         MetricError: a block without a shape, or a reduction that is neither.
@@ -62,17 +60,17 @@ class RegionalMetric:
 
     @property
     def words(self) -> str:
-        """What follows the metric's name: ``"over rows max"``, ``"over block 8x8 0.99"``."""
+        """The text after the metric's name: ``"over rows max"``, ``"over block 8x8 0.99"``."""
         return f"over {self.over} {self.reduce}"
 
     @property
     def quantile(self) -> float:
-        """The share of the regions whose errors count; 1 if the worst does."""
+        """The quantile of the regions' errors; 1 for the maximum."""
         return self.reduce if isinstance(self.reduce, float) else 1.0
 
     @property
     def axes(self) -> int:
-        """The least axes an output needs to have such regions."""
+        """The least number of axes of an output with such regions."""
         return 2 if self._block is None else len(self._block)
 
     @property
@@ -87,22 +85,22 @@ class RegionalMetric:
             MetricError: an output of that shape has no such regions.
         """
         block, leading = self._block, len(shape) - self.axes
-        if leading < 0:  # a single row would be all of the output, in which damage does not show
+        if leading < 0:  # a single row would be the whole output
             hint = ": use blocks, such as 'block 64'" if block is None else ""
-            raise MetricError(f"shape {shape} has no {self.over}, which take {self.axes} axes{hint}")
+            raise MetricError(f"shape {shape} has no {self.over}, which need {self.axes} axes{hint}")
         lengths = ((1, shape[-1]) if self.over == "rows" else (shape[-2], 1)) if block is None else block
         return (1,) * leading + tuple(map(min, lengths, shape[leading:]))
 
     def own_shape(self, tile: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape in which a region is given to a user's metric: a row or column is one-dimensional."""
+        """Return the shape of a region as a user's metric sees it: rows and columns are one-dimensional."""
         return (math.prod(tile),) if self._block is None else tile[-self.axes :]
 
 
 def over_regions(metrics: Any, over: Over | None, reduce: Reduce = "max") -> Any:
-    """Return metrics, one, a list, or either by output, each taken of regions; unchanged if there are none."""
+    """Return a metric, a list, or either by output, each over regions; unchanged if ``over`` is None."""
     if over is None:
         if reduce != "max":
-            raise MetricError(f"reduction {reduce!r} of no regions: give over='rows', 'columns' or ('block', (8, 8))")
+            raise MetricError(f"reduction {reduce!r} without regions: give over='rows', 'columns' or ('block', (8, 8))")
         return metrics
     if isinstance(metrics, Mapping):
         return {name: over_regions(metric, over, reduce) for name, metric in metrics.items()}
@@ -117,7 +115,7 @@ def key_of(name: str) -> str:
 
 
 def split_text(text: str) -> RegionalMetric | None:
-    """Return what ``"METRIC over REGIONS [max|QUANTILE]"`` means; None for a text without regions.
+    """Parse ``"METRIC over REGIONS [max|QUANTILE]"``; return None for a text without regions.
 
     Words may be joined by underscores or hyphens, and "over" left out: ``NRMSE_rows_max``, ``MaxAE-block-8x8-0.99``.
     """
@@ -127,7 +125,7 @@ def split_text(text: str) -> RegionalMetric | None:
     kind, *rest = re.split(r"[\s_-]+", (found["said"] or found["bare"]).strip())
     if _SPELLINGS.get(kind.lower()) == "block" and rest:
         kind = f"block {rest.pop(0)}"
-    # The quantile 0.99 as part of a name is 0_99.
+    # In a name, the quantile 0.99 is spelled 0_99.
     reduce = ".".join(rest) if len(rest) == 2 and all(part.isdecimal() for part in rest) else " ".join(rest)
     try:
         return RegionalMetric(found["metric"], kind, reduce or "max")
@@ -159,10 +157,9 @@ def _checked_reduce(reduce: Reduce) -> Reduce:
 def boxes(
     shape: tuple[int, ...], tile: tuple[int, ...], most_elements: int
 ) -> Iterator[tuple[tuple[slice, ...], tuple[int, ...]]]:
-    """Cut an array into boxes that are made of whole tiles of one shape, and yield each with that shape.
+    """Cut an array into boxes of whole tiles of one shape, and yield each with the tiles' shape.
 
-    The tiles in the last boxes along an axis are shorter where they do not fit. A box has at most ``most_elements``,
-    unless it is a single tile.
+    At the end of an axis the tiles may be shorter. A box has at most ``most_elements`` unless it is a single tile.
     """
     axes = []
     for extent, length in zip(shape, tile, strict=True):

@@ -1,4 +1,4 @@
-"""What a kernel and an application have in common: parameters, buffers with types, inputs, a reference, a metric."""
+"""The base class of kernels and applications: parameters, typed buffers, inputs, a reference and a metric."""
 
 from __future__ import annotations
 
@@ -37,24 +37,23 @@ from mptune.space.parameters import (
 )
 from mptune.space.search_space import SearchSpace
 
-#: Every configuration asks for the same few.
+#: A parsed expression; every configuration evaluates the same few.
 parsed = functools.lru_cache(maxsize=1024)(Expression)
 
-#: Names that Jinja or Python keeps for itself.
+#: Names that Jinja or Python reserves.
 _WORDS: Final = frozenset((*keyword.kwlist, "true", "false", "none", "self", "loop", "range", "namespace"))
 
 Inputs = Mapping[str, Any]
 Constraint = str | Callable[..., bool] | Compiled
-#: Name of an error metric, one of regions, or a callable ``metric(output, reference) -> float``.
+#: An error metric: a name, a regional metric, or a callable ``metric(output, reference) -> float``.
 Metric = str | Callable[..., float] | RegionalMetric
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True, kw_only=True)
 class Tunable(ABC):
-    """What can be tuned; :class:`~mptune.Kernel` and :class:`~mptune.Application` say what their arguments are."""
+    """The base class of :class:`~mptune.Kernel` and :class:`~mptune.Application`, which describe the arguments."""
 
-    #: What messages call it.
-    what: ClassVar[str]
+    what: ClassVar[str]  #: "kernel" or "application", in messages
 
     name: str
     parameters: Sequence[Parameter]
@@ -64,7 +63,6 @@ class Tunable(ABC):
     reference: Callable[[Inputs, Sizes], Any] | None = None
     metric: Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]] = "NRMSE"
     signature: Sequence[str] = ()
-    #: Whether a search begins with errors from an instrumented build, as a prior of its model of errors.
     instrumented: bool = False
     description: str = ""
     path: Path | None = None
@@ -99,7 +97,7 @@ class Tunable(ABC):
         for name in (*self._by_name, *self.sizes.get("default", ())):
             if name in _WORDS:
                 raise KernelError(
-                    f"{self.called}: {name!r} means something else in a template or an expression; call it {name}_, say"
+                    f"{self.called}: {name!r} is a reserved word of templates and expressions; rename it to {name}_"
                 )
         for name in self.signature:
             if name not in self._by_name:
@@ -127,26 +125,26 @@ class Tunable(ABC):
 
     @abstractmethod
     def changed(self, **changes: Any) -> Self:
-        """Return it with some of what it was made from replaced."""
+        """Return a copy with some arguments of the constructor replaced."""
 
     @property
     def forms(self) -> Mapping[str, Sequence[int]]:
-        """Sizes that are switches, not extents, with their values: those that a preset has as 0."""
+        """Sizes that are switches, with their values: a size is a switch if a preset has it as 0."""
         values = {name: {preset[name] for preset in self.sizes.values()} for name in self.sizes.get("default", ())}
         return {name: tuple(sorted({0, 1} | given)) for name, given in values.items() if 0 in given}
 
     @property
     def extents(self) -> tuple[str, ...]:
-        """The names of the other sizes: how large the problem is."""
+        """The sizes that are no switches."""
         return tuple(name for name in self.sizes.get("default", ()) if name not in self.forms)
 
     def form_of(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Return which form of the problem some sizes are of; of those that do not say, the first."""
+        """Return the switches of some sizes; a missing one has its first value."""
         return {name: sizes.get(name, values[0]) for name, values in self.forms.items()}
 
     @property
     def called(self) -> str:
-        """What messages call it: ``kernel axpy``."""
+        """Its kind and name in messages: ``kernel axpy``."""
         return f"{self.what} {self.name}"
 
     @property
@@ -161,20 +159,19 @@ class Tunable(ABC):
 
     @property
     def signature_names(self) -> tuple[str, ...]:
-        """The accuracy signature: precision and policy parameters, and what the kernel declares."""
+        """The accuracy signature: precision and policy parameters, and the declared ``signature``."""
         always = PrecisionParameter | PolicyParameter
         return tuple(p.name for p in self.parameters if isinstance(p, always) or p.name in self.signature)
 
     def signature_of(self, configuration: Configuration) -> tuple[Value, ...]:
-        """Return the values that can change the numbers of ``configuration``."""
+        """Return the values of the accuracy signature."""
         return configuration.subset(self.signature_names)
 
     def roundoff_of(self, configuration: Configuration) -> float:
-        """Return the unit roundoff of the coarsest type in a configuration: of a buffer, or of a variable."""
-        chosen = [configuration[p.name] for p in self.parameters if isinstance(p, PrecisionParameter)]
-        found = [self.precision_of(argument, configuration) for argument in self.arguments]
-        types = [precision("fp64"), *(precision(str(name)) for name in chosen), *(p for p in found if p is not None)]
-        return max(p.unit_roundoff for p in types)
+        """Return the unit roundoff of the coarsest type of a buffer or variable in a configuration."""
+        chosen = (precision(str(configuration[p.name])) for p in self.parameters if isinstance(p, PrecisionParameter))
+        buffers = (self.precision_of(argument, configuration) for argument in self.arguments)
+        return max(p.unit_roundoff for p in (precision("fp64"), *chosen, *buffers) if p is not None)
 
     def resolve_sizes(self, preset: str = "default", overrides: Mapping[str, int] | None = None) -> Sizes:
         """Return the sizes of a preset with some of them replaced."""
@@ -191,25 +188,25 @@ class Tunable(ABC):
         for name, value in values.items():
             if name in self.forms and value not in self.forms[name]:
                 expected = " or ".join(map(str, self.forms[name]))
-                raise KernelError(f"size {name}={value} of {self.called}: it says which form, so expected {expected}")
+                raise KernelError(f"size {name}={value} of {self.called} is a switch, expected {expected}")
             if value < 1 and name not in self.forms:
                 raise KernelError(f"size {name}={value} of {self.called} is below 1")
         return Sizes(values)
 
     def whole_size(self, name: str, value: Any) -> int:
-        """Return the value of a size; raise KernelError if it is no whole number."""
+        """Return the value of a size as an int; raise KernelError unless it is a whole number."""
         try:
             plain = value.item() if isinstance(value, np.ndarray | np.generic) else value
             if not isinstance(plain, bool):
                 return operator.index(int(plain) if isinstance(plain, float) and plain.is_integer() else plain)
         except (TypeError, ValueError):
             pass
-        raise KernelError(f"{self.called}: size {name} is a whole number, not {reprlib.repr(value)}")
+        raise KernelError(f"{self.called}: size {name} must be a whole number, not {reprlib.repr(value)}")
 
     def largest_size(self, name: str) -> int:
         """Return the largest value of a size that the argument of its name can hold.
 
-        Of 32 bits it leaves 2**16 for indices in the last block, which reach past the end before they are compared.
+        A 32-bit type keeps a margin of 2**16, as indices in the last block exceed the size before they are compared.
         """
         types = [a.dtype for a in self.arguments if a.name == name and a.role is Role.SCALAR and a.dtype is not None]
         most = min(int(np.iinfo(each).max) for each in ["int64", *types])
@@ -220,7 +217,7 @@ class Tunable(ABC):
         return tuple(int(parsed(axis).evaluate(sizes)) for axis in argument.shape)
 
     def work(self, configuration: Configuration, sizes: Sizes) -> Work:  # noqa: ARG002
-        """Return the operations of a configuration and the least bytes it has to move; 0 bytes if that is not known."""
+        """Return the operations of a configuration and the least bytes it moves; 0 bytes if unknown."""
         return Work(0)
 
     @abstractmethod
@@ -228,14 +225,11 @@ class Tunable(ABC):
         """Return the valid configurations at these sizes, under further constraints (device limits)."""
 
     def baseline_values(self) -> dict[str, tuple[Value, ...]]:
-        """Return the values precision and policy parameters have in a baseline: fp64 (or the widest), accurate."""
+        """Return a baseline's values of precision and policy parameters: fp64 (or the widest type), accurate."""
         return baseline_values(self.parameters)
 
     def precision_of(self, argument: Argument, configuration: Configuration) -> Precision | None:
-        """Return the precision of an argument in a configuration, None for an integer argument.
-
-        It is what memory has: fp64 or fp32 where the configuration's is compound.
-        """
+        """Return the precision of an argument in memory (fp64 or fp32 for a compound one); None for an integer."""
         chosen = argument.precision
         if chosen is None:
             return None
@@ -247,14 +241,14 @@ class Tunable(ABC):
         return np.dtype(argument.dtype) if chosen is None else chosen.dtype
 
     def configuration(self, values: Mapping[str, Any]) -> Configuration:
-        """Return the full configuration with these values, the first value of each parameter elsewhere."""
+        """Return the full configuration: the given values, and the first value of every other parameter."""
         values = self.full_names(values)
         return Configuration(
             {name: p.parse(values[name]) if name in values else p.values[0] for name, p in self._by_name.items()}
         )
 
     def full_names(self, given: Mapping[str, Given]) -> dict[str, Given]:
-        """Return what was given by names of parameters by their full names, each of which has to be given once."""
+        """Replace names of parameters by their full names; raise MptuneError if a parameter is given twice."""
         try:
             found = [full_name(name, self._by_name, self.called) for name in given]
         except UnknownNameError as error:
@@ -266,9 +260,9 @@ class Tunable(ABC):
         return dict(zip(found, given.values(), strict=True))
 
     def own(self, configuration: Mapping[str, Any]) -> Configuration:
-        """Return a configuration made of the kernel's own values, which are the only ones that are ever rendered.
+        """Return a configuration of declared values only: no other value is ever rendered.
 
-        Of equal values (1 and 1.0) the declared one is taken, but a truth value is no number.
+        Equal numbers (1 and 1.0) become the declared one; a truth value is no number.
         """
         own: dict[str, Value] = {}
         for name, parameter in self._by_name.items():
@@ -294,11 +288,11 @@ class Tunable(ABC):
             raise KernelError(f"{self.called}: {', '.join(sorted(clash))} is both a size and a parameter")
 
     def _check_call(self, function: Any, call: str) -> None:
-        """Raise KernelError unless a function can be called with two arguments, as ``steps(run, size)``."""
+        """Raise KernelError unless a function takes two arguments, like ``steps(run, size)``."""
         name = call.partition("(")[0]
         if not callable(function):
             raise KernelError(f"{self.called}: {name}= is a function {call}, not {reprlib.repr(function)}")
-        with contextlib.suppress(ValueError):  # a callable that does not tell what it takes
+        with contextlib.suppress(ValueError):  # a callable without a signature
             try:
                 inspect.signature(function).bind(None, None)
             except TypeError as error:

@@ -1,11 +1,13 @@
 """The work of a kernel: its operations and bytes, from which rates and rooflines follow (Williams 2009).
 
-How to count operations is up to a definition. The bundled kernels follow McMahon (The Livermore Fortran Kernels, 1986):
-an addition, a multiplication or a comparison is one, and so a fused multiplication and addition two; a division, a
-square root or its reciprocal is four; an exponential, a logarithm, a trigonometric or an error function is eight,
-however many the processor really needs. Conversions, selections and addresses count nothing. What is counted in a
-compound precision are the operations of the type it is computed in, as many as its multiplication and addition takes
-instead of two.
+A definition counts operations as it likes. The bundled kernels follow McMahon (The Livermore Fortran Kernels, 1986):
+
+- 1 for an addition, a multiplication or a comparison, and so 2 for a fused multiply-add;
+- 4 for a division, a square root or its reciprocal;
+- 8 for an exponential, a logarithm, a trigonometric or an error function;
+- 0 for conversions, selections and addresses.
+
+A count in a compound precision becomes operations of its base type: those of its multiply-add instead of 2.
 """
 
 from __future__ import annotations
@@ -24,32 +26,28 @@ from mptune.space.parameters import listed
 
 #: A number, an expression over sizes and parameters, or a function of the sizes.
 Count = str | int | float | Callable[[Sizes], float]
-#: How many operations there are; or how many in each type: that of a precision parameter, a fixed precision, or what
-#: several of them together promote to.
+#: A count; or counts by a precision parameter, a fixed precision, or a tuple of either whose types are promoted.
 Flops = Count | Mapping[str | tuple[str, ...], Count]
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one launch has to do at least."""
+    """The least work of one launch."""
 
-    #: what has to move between memory and processor: buffers that are read once, buffers that are written once, and
-    #: those that are both twice
-    traffic_bytes: int
+    traffic_bytes: int  #: bytes of all buffers, each read or written once, or both
     flops: float | None = None  #: floating-point operations; None if the kernel does not declare them
-    #: the same by the name of the precision they are in; empty if the kernel does not say
-    flops_by_precision: Mapping[str, float] = field(default_factory=dict)
+    flops_by_precision: Mapping[str, float] = field(default_factory=dict)  #: empty if the kernel does not declare them
 
     @property
     def intensity(self) -> float | None:
-        """Operations per byte moved; None if the operations are not known."""
+        """Operations per byte moved; None if the operations are unknown."""
         return None if self.flops is None or not self.traffic_bytes else self.flops / self.traffic_bytes
 
 
 def check_flops(
     flops: Flops, kernel: str, sizes: Sequence[str], parameters: Sequence[str], precisions: Sequence[str]
 ) -> None:
-    """Check a declaration of operations, given the names of sizes, of all parameters, and of those for precisions."""
+    """Check a declaration of operations against the names of sizes, parameters and precision parameters."""
     if isinstance(flops, Mapping) and (not flops or () in flops):
         raise KernelError(f"kernel {kernel}: flops by precision names no precision; give one count instead")
     for types, count in _by_types(flops).items():
@@ -64,7 +62,7 @@ def check_flops(
 def count_flops(
     flops: Flops, kernel: str, configuration: Configuration, sizes: Sizes
 ) -> tuple[float, dict[str, float]]:
-    """Return the operations of a configuration, all of them and by the name of their precision."""
+    """Return the operations of a configuration: the total, and by the name of their precision."""
     found: list[float] = []
     by_precision: dict[str, float] = {}
     for types, count in _by_types(flops).items():

@@ -1,1 +1,1 @@
-"""Definitions loaded, and their templates rendered into C++ sources."""
+"""Loads definitions and renders their templates into C++ sources."""

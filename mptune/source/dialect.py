@@ -1,4 +1,4 @@
-"""CUDA a host compiler does not know, in the form every compiler accepts; and what a compiler is to check."""
+"""CUDA's declarations in the form that every compiler accepts, and static assertions of the arguments' types."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ _DYNAMIC_SHARED: Final = re.compile(
 
 
 def portable(body: str, where: str) -> str:
-    """Return a source with CUDA's declaration of dynamic shared memory as the prelude has it.
+    """Replace ``extern __shared__ T name[];`` in a source by the prelude's ``SHARED_DYNAMIC(T, name);``.
 
-    ``extern __shared__ T name[];`` becomes ``SHARED_DYNAMIC(T, name);``. Every line keeps its number. Messages call the
-    source ``where``.
+    Every line keeps its number. Messages call the source ``where``.
     """
 
     def replace(match: re.Match[str]) -> str:
@@ -39,20 +38,20 @@ def portable(body: str, where: str) -> str:
 
 
 def cite(label: str, *lines: int) -> str:
-    """Return how messages cite lines: ``own.cu.j2:3``, or ``template of kernel own, line 3`` where it has no file."""
+    """Cite lines in a message: ``own.cu.j2:3``, or ``template of kernel own, line 3`` for an inline template."""
     numbers = ", ".join(map(str, lines))
     return f"{label}, line{'s' if len(lines) > 1 else ''} {numbers}" if " " in label else f"{label}:{numbers}"
 
 
 def comments_blanked(text: str) -> str:
-    """Return C++ source with blanks for each comment, so many that every place and line stays the same."""
+    """Return C++ source with each comment replaced by as many blanks, so that offsets and lines stay the same."""
     return re.sub(r"//[^\n]*|/\*.*?\*/", lambda match: re.sub(r"[^\n]", " ", match[0]), text, flags=re.DOTALL)
 
 
 def parameters_at(code: str, start: int) -> list[tuple[int, int]]:
-    """Return where the parameters of a function are, from ``start`` on; a single blank one if it has none.
+    """Return the spans of a function's parameters, from ``start`` on, in code without comments.
 
-    The code has no comments.
+    A function without parameters has one blank span.
     """
     found, depth, first = [], 1, start
     for end in range(start, len(code)):
@@ -66,7 +65,7 @@ def parameters_at(code: str, start: int) -> list[tuple[int, int]]:
 
 
 def kernel_parameters(code: str) -> dict[str, list[tuple[int, int]]]:
-    """Return where the parameters of each kernel are, by its name; the code has no comments."""
+    """Return the spans of each kernel's parameters by its name, in code without comments."""
     return {head[1]: parameters_at(code, head.end()) for head in KERNEL_FUNCTION.finditer(code)}
 
 
@@ -76,9 +75,9 @@ _INTEGERS: Final = {"int8": "signed char", "int16": "short", "int32": "int", "in
 
 
 def declared_types(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> str:
-    """Return assertions that the function takes its arguments in the types they are passed in (``declared.hpp``).
+    """Return assertions that the function's parameters have the types of the passed arguments (``declared.hpp``).
 
-    Nothing else notices a ``float*`` that is given doubles: it is launched, and writes past the end or half of it.
+    Otherwise a kernel with a ``float*`` parameter and an fp64 buffer would run and read or write the wrong elements.
     """
     lines = [f'#line 1 "arguments of {kernel.name}"', ""]
     for constant in (argument for argument in kernel.arguments if argument.is_constant):

@@ -20,12 +20,12 @@ from mptune.space.parameters import Parameter, uniform_types
 from mptune.space.sampling import covering
 from mptune.space.search_space import SearchSpace
 
-#: How many lines of a template, and how many literals, one warning names.
+#: Most lines of a template, and most literals, in one warning.
 _NAMED: Final = 6
 
 
 def examples(kernel: Kernel, space: SearchSpace) -> tuple[Configuration, ...]:
-    """Return configurations of one precision each that together have every value of every other parameter."""
+    """Return uniform-type configurations that together cover every value of every other parameter."""
     found: list[Configuration] = []
     for types in uniform_types(kernel.parameters).values() or ({},):
         try:
@@ -37,7 +37,7 @@ def examples(kernel: Kernel, space: SearchSpace) -> tuple[Configuration, ...]:
 
 
 def lints(kernel: Kernel, sizes: Sizes, space: SearchSpace, chosen: Sequence[Configuration]) -> tuple[str, ...]:
-    """Return what a kernel's author should look at, one line for each thing, in the :func:`examples` of a space.
+    """Return one warning a line about a kernel's template, from the :func:`examples` of a space.
 
     A configuration that does not render is skipped: its compilation reports the error.
     """
@@ -49,12 +49,12 @@ def lints(kernel: Kernel, sizes: Sizes, space: SearchSpace, chosen: Sequence[Con
     return (*_misordered(kernel, bodies[:1]), *_widening(bodies), *_unused(kernel, sizes, space, chosen))
 
 
-#: A rendered template, and for each of its lines the template and the line that it comes from.
+#: A rendered template, and the origin (template, line) of each of its lines.
 _Body = tuple[str, list[tuple[str, int]]]
 
 
 def _misordered(kernel: Kernel, bodies: Sequence[_Body]) -> Iterator[str]:
-    """Compare the order of the function's parameters with that of the arguments: types may be the same."""
+    """Compare the order of the function's parameters with the declared one; the types do not show a swap."""
     declared = [argument.name for argument in kernel.passed]
     for body, lines in bodies:
         code = comments_blanked(body)
@@ -83,8 +83,8 @@ def _widening(bodies: Sequence[_Body]) -> Iterator[str]:
         where = f"{cite(name, *sorted(numbers)[:_NAMED])}{', …' if len(numbers) > _NAMED else ''}"
         are = "is a double" if len(texts) == 1 else "are doubles"
         yield (
-            f"{where}: {', '.join(list(texts)[:_NAMED])} {are} in C++, and what is combined with a double is computed "
-            f"in double, however narrow its type: write T({next(iter(texts))}), with T the type it should have"
+            f"{where}: {', '.join(list(texts)[:_NAMED])} {are} in C++, so operations with narrower types are computed "
+            f"in double: write T({next(iter(texts))}), with T the intended type"
         )
 
 
@@ -98,14 +98,13 @@ def _unused(kernel: Kernel, sizes: Sizes, space: SearchSpace, chosen: Sequence[C
             continue
         if chosen and not any(_changes(kernel, sizes, parameter, configuration) for configuration in chosen):
             yield (
-                f"parameter {parameter.name!r} of kernel {kernel.name} changes nothing: for all its "
-                f"{len(parameter.values)} values the template gives the same source, and neither grid nor block nor a "
-                "constraint uses it; use it or remove it"
+                f"parameter {parameter.name!r} of kernel {kernel.name} changes nothing: all its {len(parameter.values)} "
+                "values give the same source, and neither grid nor block nor a constraint uses it; use it or remove it"
             )
 
 
 def _changes(kernel: Kernel, sizes: Sizes, parameter: Parameter, configuration: Configuration) -> bool:
-    """Whether source or launch depend on a parameter where the others are as in a configuration; also if it may."""
+    """Whether the source or the launch depends on a parameter, the others fixed; True if a value does not render."""
     try:
         others = [Configuration({**configuration, parameter.name: value}) for value in parameter.values]
         made = {(render_body(kernel, each, sizes), kernel.launch_shape(each, sizes)) for each in others}

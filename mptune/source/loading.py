@@ -19,11 +19,11 @@ from mptune.errors import KernelError, MptuneError, RunFileError, UnknownNameErr
 from mptune.paths import bundled_folder
 from mptune.plugins import load_point
 
-if TYPE_CHECKING:  # importing it takes longer than finding out that there is no kernel of a name
+if TYPE_CHECKING:  # slow to import; an unknown name needs none of it
     from mptune.kernel import Application, Kernel, Sizes, Tunable
     from mptune.store import RunInfo
 
-#: What ``mptune adopt`` says of a definition that it wrote, beside it.
+#: The file that ``mptune adopt`` writes beside a definition.
 RECORD = "adopted.json"
 _ENTRY_POINTS = "mptune.kernels"
 _MODULE_PREFIX = "_mptune_"
@@ -44,20 +44,19 @@ def bundled_applications() -> tuple[str, ...]:
 
 
 def load_kernel(name: str | Path) -> Kernel:
-    """Load a kernel definition: a bundled kernel's name, or the path of a Python file that defines one, or its folder.
+    """Load a kernel by a bundled kernel's name, or by the path of a definition file or its folder.
 
     The file is run as Python code: it is the user's own.
 
     Raises:
         UnknownNameError: no bundled kernel has that name.
-        KernelError: the file does not exist, fails to run, or defines no kernel or more than one; or it is an
-            application that is defined.
+        KernelError: the file does not exist or fails to run, or it does not define exactly one kernel.
     """
     return _of_kind("kernel", name)  # type: ignore[no-any-return]
 
 
 def load_application(name: str | Path) -> Application:
-    """Load the definition of an application, as :func:`load_kernel` loads a kernel's."""
+    """Load an application, as :func:`load_kernel` loads a kernel."""
     return _of_kind("application", name)  # type: ignore[no-any-return]
 
 
@@ -70,7 +69,7 @@ def _of_kind(what: str, name: str | Path) -> Any:
 
 
 def load_tunable(name: str | Path) -> Tunable:
-    """Load the definition of a kernel or an application, as :func:`load_kernel` loads a kernel's."""
+    """Load a kernel or an application, as :func:`load_kernel` loads a kernel."""
     text = str(name)
     if "/" in text and Path(text).is_dir():
         return _load_file(_definition_in(Path(text), Path(text).resolve().name))
@@ -93,12 +92,12 @@ def load_tunable(name: str | Path) -> Tunable:
 
 
 def definition_hash(kernel: Tunable) -> str:
-    """Return the SHA-256 of a kernel's definition file as hexadecimal digits; empty for one made in Python."""
+    """Return the hexadecimal SHA-256 of a kernel's definition file; empty without a file."""
     return hashlib.sha256(kernel.path.read_bytes()).hexdigest() if kernel.path else ""
 
 
 def adopted_record(folder: Path) -> dict[str, Any]:
-    """Return what ``mptune adopt`` says of the definition it wrote to a folder; empty if it wrote none there."""
+    """Return the record that ``mptune adopt`` wrote to a folder; empty without one."""
     try:
         found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -109,10 +108,10 @@ def adopted_record(folder: Path) -> dict[str, Any]:
 def make_ready(
     definition: Tunable, sizes: Mapping[str, int], *, on_progress: Callable[[str], None] = lambda _: None
 ) -> None:
-    """Run the program of an adopted definition at sizes at which it has not run yet; do nothing for any other."""
+    """Run the program of an adopted definition at new sizes; do nothing for other definitions."""
     is_new = dict(sizes) != dict(definition.sizes.get("default", {}))
     if is_new and definition.path is not None and (definition.path.parent / RECORD).is_file():
-        # As the definitions that adopt writes do: adopt is a layer above.
+        # Imported by name, as adopt is a layer above.
         run_at = importlib.import_module("mptune.adopt.sizes").run_at
         run_at(definition.path.parent, sizes, on_progress=on_progress)
 
@@ -128,17 +127,17 @@ def tunable_of_run(
     on_warning: Callable[[str], None] = lambda text: warnings.warn(text, stacklevel=3),
     said: str = "",
 ) -> Any:
-    """Return the kernel or application of a run: the bundled one of its name, or the one the user gives.
+    """Return the kernel or application of a run: the bundled one of its name, or the given one.
 
-    A definition file is code, and a run file may come from anyone. So the path it names is never opened: it only tells
-    the user what to give.
+    A definition file is code, and a run file may come from anyone. So the path in a run file is never opened; messages
+    only show it.
 
     Args:
-        info: what the run is.
+        info: the run's description.
         given: a kernel, the name of a bundled one, a definition file, or a folder that holds the definition.
-        kind: Kernel or Application, where only one of them will do.
-        on_warning: is called with each reason why the kernel may not be what was measured (:func:`remarks`).
-        said: how messages begin that name it, where it is no run's ("the wisdom is of application").
+        kind: the required class, Kernel or Application; None for either.
+        on_warning: called with each of the :func:`remarks`.
+        said: the beginning of messages about other files than runs ("the wisdom is of application").
     """
     from mptune.kernel import Application, Kernel, Tunable
     from mptune.source.flags import COMPILER, FLAGS, with_build
@@ -167,15 +166,15 @@ def sizes_of(info: RunInfo, kernel: Tunable) -> Sizes:
     """Return the sizes a run was made at; raises RunFileError, KernelError."""
     recorded, expected = info.sizes, kernel.sizes["default"]
     if expected and not recorded:
-        raise RunFileError(f"the run of {info.kernel} does not say its sizes: it was not written to its end")
+        raise RunFileError(f"the run of {info.kernel} has no sizes: the file is incomplete")
     missing = [name for name in expected if name not in recorded]
     if missing:
-        raise KernelError(f"{kernel.called} has the size {missing[0]}, which the run does not: it has changed since")
+        raise KernelError(f"{kernel.called} has changed since the run, which has no size {missing[0]}")
     return kernel.resolve_sizes("default", recorded)
 
 
 def remarks(info: RunInfo, kernel: Tunable) -> tuple[str, ...]:
-    """Say why a kernel may not be what a run measured: another mptune, or other files than the run's record has."""
+    """Return warnings that a kernel may differ from the measured one: another mptune, or edited files."""
     from mptune import __version__
 
     found = []
@@ -183,13 +182,13 @@ def remarks(info: RunInfo, kernel: Tunable) -> tuple[str, ...]:
         made = f"the run was made with mptune {info.mptune_version}, this is {__version__}"
         found.append(f"{made}: the source may differ")
     if changed := edited(info, kernel):
-        differ = f"the {' and the '.join(changed)} of {kernel.called} {'is' if len(changed) == 1 else 'are'}"
-        found.append(f"{differ} not what the run was made with: its times and errors may belong to another kernel")
+        files = f"the {' and the '.join(changed)} of {kernel.called}"
+        found.append(f"{files} changed since the run: its times and errors may belong to another kernel")
     return tuple(found)
 
 
 def edited(info: RunInfo, kernel: Tunable) -> list[str]:
-    """Return which of a kernel's definition and template are not what a run was made with."""
+    """Return the names of the files, definition or template, that changed since a run."""
     from mptune.source.render import template_hash
 
     pairs = {
@@ -200,7 +199,7 @@ def edited(info: RunInfo, kernel: Tunable) -> list[str]:
 
 
 def _bundled_of(info: RunInfo, said: str) -> Tunable:
-    """Return the bundled kernel or application of a run's name, unless the run was made with another of that name."""
+    """Return the bundled kernel or application of a run's name; raise KernelError if the run's was another one."""
     recorded = Path(info.kernel_path) if info.kernel_path else None
     file = f" ({said.partition(' is of ')[0]} names {recorded})" if recorded else ""
     give = f"give its definition with --kernel FILE.py, in Python as kernel={file}"
@@ -225,7 +224,7 @@ def _definition_in(folder: Path, name: str) -> Path:
 
 
 def _check_same(info: RunInfo, kernel: Tunable) -> None:
-    """Raise KernelError unless name and parameters are those of the run, which may have left out values of them."""
+    """Raise KernelError unless the names of kernel and parameters match the run and its values are declared."""
     if info.kernel != kernel.name:
         what = "application" if info.is_of_application else "kernel"
         raise KernelError(f"the run is of {what} {info.kernel!r}, not of {kernel.name!r}")
@@ -242,7 +241,7 @@ def _check_same(info: RunInfo, kernel: Tunable) -> None:
 
 
 def picture_of(application: Application) -> Callable[..., Any]:
-    """Return what draws an application's answer: ``picture(outputs, inputs, size)`` of the file its steps are in."""
+    """Return the function ``picture(outputs, inputs, size)`` beside an application's steps, which draws its outputs."""
     found = getattr(sys.modules.get(application.steps.__module__), "picture", None)
     if not callable(found):
         where = f"in {application.path.name}" if application.path else "beside its steps"
@@ -273,12 +272,12 @@ def _load_file(path: Path) -> Tunable:
 
 
 def loaded_version(kernel: Tunable) -> tuple[int, ...] | None:
-    """Return when the files a kernel was loaded from were last changed; None for one that no file holds as it is."""
+    """Return the modification times of the files a kernel was loaded from; None for a kernel made in Python."""
     return _versions.get(kernel)
 
 
 def loaded_modules() -> tuple[ModuleType, ...]:
-    """Return the modules made of definition files, which no other process can import by their names."""
+    """Return the modules of definition files, which other processes cannot import by name."""
     return tuple(module for name, module in sys.modules.items() if name.startswith(_MODULE_PREFIX))
 
 
@@ -300,9 +299,9 @@ def _only_one(module: ModuleType, path: Path) -> Tunable:
 
 
 def _run_file(path: Path) -> ModuleType:
-    """Run a Python file as a module, its own folder importable while it runs.
+    """Run a Python file as a module, with its own folder importable meanwhile.
 
-    Its byte code is not used: that of an edit in the same second at the same length would be taken for it.
+    Cached byte code is not used: it would hide an edit within the same second that keeps the file's length.
     """
     if path.suffix != ".py":
         raise KernelError(f"{str(path)!r} is not a Python file")

@@ -1,8 +1,7 @@
 """Rendering a kernel's template: prelude, instantiated template and host entry as one source.
 
-The source is the same for every backend; the prelude tells by itself which compiler reads it. Errors of a
-compiler carry the line of the instantiated template, because a ``#line`` directive starts it; :func:`cited` says which
-line of the template that is.
+All backends share the source; the prelude detects the compiler. A ``#line`` directive starts the instantiated template,
+so a compiler's errors carry its lines; :func:`cited` translates these to lines of the template.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from mptune.source.flags import build_lines
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
 
-#: What a template has and the path of its file has not.
+#: Text that occurs in every template and in no path of a file.
 _INLINE: Final = re.compile(r"[\n{;]|__global__")
 
 
 class TypeName:
-    """What a precision parameter is inside a template: prints as its C++ type, compares as its name.
+    """A precision parameter inside a template: prints as its C++ type, compares as its name.
 
     ``{{ x_type }}`` gives ``half``; ``x_type == "fp16"`` (or any alias), ``x_type.bytes``, ``x_type.name`` and
     ``x_type.storage_only`` serve template logic.
@@ -69,7 +68,7 @@ class TypeName:
 
 
 class _PolicyName(str):
-    """A policy that prints as the one that is chosen when the kernel runs."""
+    """A policy that prints as C++ code for a choice at run time."""
 
     cpp: str
 
@@ -78,14 +77,10 @@ class _PolicyName(str):
 
 
 def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int], *, is_traced: bool = False) -> str:
-    """Return the source of a configuration that every backend compiles; a traced one only the host does.
+    """Return the source of a configuration, for every backend; a traced source is for the host only.
 
-    Args:
-        kernel: the kernel.
-        configuration: what is rendered.
-        sizes: the kernel's.
-        is_traced: whether precisions and policies are to be chosen when the kernel runs (``traced.hpp``), in the order
-            of the parameters; for the template they are those of the configuration.
+    In a traced source, precisions and policies are chosen at run time (``traced.hpp``), in the order of the parameters;
+    the template's own logic sees the configuration's.
     """
     name = _locate(kernel).name
     configuration = kernel.own(configuration)
@@ -115,13 +110,13 @@ def render_body(
 
 
 def with_parameters(kernel: Kernel, body: str, parameters: Sequence[str]) -> str:
-    """Return an instantiated template whose kernel takes further parameters, after its own."""
+    """Append parameters to the kernel function of an instantiated template."""
     end = kernel_parameters(comments_blanked(body))[kernel.function][-1][1]
     return body[:end] + ", " * bool(kernel.passed) + ", ".join(parameters) + body[end:]
 
 
 def heading(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> str:
-    """Return the line above a kernel's source where those of several follow one another."""
+    """Return the heading of a kernel's source in a list of several."""
     at = ", ".join(f"{name}={value}" for name, value in sizes.items())
     return f"// ---- {kernel.name}: {configuration}{at and f' at {at}'} ----"
 
@@ -132,9 +127,9 @@ def heading(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, in
 def _context(
     kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int], *, is_traced: bool = False
 ) -> dict[str, Any]:
-    """Return what names of a template print: a boolean as 0 or 1, a precision as its type in C++.
+    """Return a template's names and values: a boolean as 0 or 1, a precision as its type in C++.
 
-    In a traced source, types and policies are numbered: they are chosen when the kernel runs.
+    In a traced source, types and policies are numbered and chosen at run time.
     """
     context: dict[str, Any] = {
         **sizes,
@@ -150,7 +145,7 @@ def _context(
 
 
 def _traced_lines(kernel: Kernel) -> str:
-    """Return the lines that begin a traced source: how many precisions and policies there are, which may be fp8."""
+    """Define the numbers of precisions and policies of a traced source, and the precisions that may be fp8."""
     types = [p for p in kernel.parameters if isinstance(p, PrecisionParameter)]
     policies = sum(isinstance(p, PolicyParameter) for p in kernel.parameters)
     fp8 = sum(1 << k for k, p in enumerate(types) if any(precision(str(v)).storage_only for v in p.values))
@@ -170,13 +165,13 @@ _HELPERS: Final[dict[str, Callable[..., Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where a template comes from."""
+    """The file or text of a template."""
 
-    name: str  #: that of its file, or of the file it might be
-    label: str  #: what messages call it
-    path: Path | None  #: its file, None for an inline one
-    folder: Path  #: where the templates it includes are
-    version: int | str  #: when the file was last changed; the text of an inline one
+    name: str  #: the name of its file; of an inline template, the default name
+    label: str  #: its name in messages
+    path: Path | None  #: its file, None for an inline template
+    folder: Path  #: the folder of included templates
+    version: int | str  #: modification time of the file; the text of an inline template
 
     @property
     def text(self) -> str:
@@ -190,29 +185,29 @@ def _locate(kernel: Kernel) -> _Source:
         return _Source(f"{kernel.name}.cu.j2", f"template of kernel {kernel.name}", None, folder, given)
     if given is not None:
         candidates = [folder / given]
-        if Path(given).name == str(given):  # a plain name is looked for where templates usually are, too
+        if Path(given).name == str(given):  # a plain name may also be in the default folder
             candidates.append(folder.parent / "templates" / given)
     elif kernel.path is not None:
         candidates = [each / f"{kernel.path.stem}.cu.j2" for each in (folder.parent / "templates", folder)]
     else:
-        raise KernelError(f"kernel {kernel.name}: give template= (it was not loaded from a file, so has no sibling)")
+        raise KernelError(f"kernel {kernel.name}: give template= (the kernel was not loaded from a file)")
     for path in candidates:
         if os.path.isfile(path):  # noqa: PTH113 (no error for a name no file can have)
             return _Source(path.name, path.name, path, path.parent, path.stat().st_mtime_ns)
     name, definition = candidates[-1].name, kernel.path.name if kernel.path else "the program"
-    # Whole names are all alike: they end in .cu.j2.
+    # Compare stems: the suffix .cu.j2 would make all names similar.
     stems = [path.name.partition(".")[0] for one in candidates for path in one.parent.glob("*.j2")]
     advice = f"(put {name} beside {definition}, or give template=){did_you_mean(name.partition('.')[0], stems)}"
     raise TemplateError(f"kernel {kernel.name}: no template {' or '.join(map(str, candidates))} {advice}")
 
 
 def template_hash(kernel: Tunable) -> str:
-    """Return the SHA-256 of the templates of a kernel, or of an application's kernels, as hexadecimal digits."""
+    """Return the hexadecimal SHA-256 of the templates of a kernel, or of an application's kernels."""
     return hashlib.sha256(repr([sorted(texts.items()) for texts in _all_texts(kernel)]).encode()).hexdigest()
 
 
 def included_headers(kernel: Tunable) -> str:
-    """Return the lines of the templates of a kernel, or of an application's kernels, that include a header."""
+    """Return the ``#include`` lines in the templates of a kernel, or of an application's kernels."""
     lines = [include_lines(text) for texts in _all_texts(kernel) for text in texts.values()]
     return "".join(f"\n{line}" for line in lines if line)
 
@@ -232,7 +227,7 @@ def _texts(kernel: Kernel) -> dict[str, str]:
         except jinja2.TemplateSyntaxError as error:
             raise TemplateError(f"{cite(source.label, error.lineno)}: {error.message}") from error
         for name in found:
-            # A name that is computed, or that of a file that is not there, shows when the template is rendered.
+            # Rendering reports a computed name or a missing file.
             if name is not None and name not in texts and (source.folder / name).is_file():
                 texts[name] = _read(source.folder / name)
                 pending.append(texts[name])
@@ -241,9 +236,8 @@ def _texts(kernel: Kernel) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=256)
 def _included(text: str) -> tuple[str | None, ...]:
-    """Return the names of the templates that a text includes; None for one that is computed."""
-    environment = _environment(Path())
-    return tuple(jinja2.meta.find_referenced_templates(environment.parse(text)))
+    """Return the names of the templates that a text includes; None for a computed name."""
+    return tuple(jinja2.meta.find_referenced_templates(_environment(Path()).parse(text)))
 
 
 def _read(path: Path) -> str:
@@ -258,14 +252,14 @@ def _read(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Template:
-    """A parsed template, with the lines of the names that it takes from outside, in their order."""
+    """A parsed template, with its undeclared names and their lines in order."""
 
     source: _Source
     template: jinja2.Template
     names: Sequence[tuple[int, str]]
 
     def check_names(self, context: Mapping[str, Any]) -> None:
-        """Raise TemplateError for a name nothing defines, also in a branch that is not taken."""
+        """Raise TemplateError for an undefined name, also in a branch that is not taken."""
         for line, name in self.names:
             if name not in context and name not in _HELPERS:
                 what = f"{name!r} is not defined{did_you_mean(name, [*context, *_HELPERS])}"
@@ -296,7 +290,7 @@ class _Template:
         return self.source.label
 
 
-_BRACES: Final = "two braces of C++ in a row need a space between them, as in { {1, 2} }, or {% raw %}"
+_BRACES: Final = "put a space between two braces of C++, as in { {1, 2} }, or use {% raw %}"
 
 
 @functools.lru_cache(maxsize=64)
@@ -340,7 +334,7 @@ def _environment(folder: Path, *, is_marked: bool = False) -> jinja2.Environment
 
 # -- which line of the template ------------------------------------------------------------------
 
-#: A template's name and line before its text, in what is rendered to find out where lines come from.
+#: The mark of a line's origin (template, line) in a marked rendering.
 _MARK: Final = re.compile("\ue000([^\ue000\ue001]*):(\\d+)\ue001")
 _LEADING: Final = re.compile(rf"(?:\s*{_MARK.pattern})+")
 
@@ -359,9 +353,9 @@ class _Marking(jinja2.ext.Extension):
 
 
 def template_lines(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Return for each line of :func:`render_body` its template, as messages call it, and its line there.
+    """Return the origin of each line of :func:`render_body`: the template's label and the line.
 
-    For a template that looks at its own text they are those of what was rendered.
+    A template that inspects its own text renders differently with marks; its lines are cited as rendered.
     """
     source = _locate(kernel)
     context = _context(kernel, kernel.own(configuration), sizes)
@@ -371,14 +365,14 @@ def template_lines(kernel: Kernel, configuration: Configuration, sizes: Mapping[
     places, last = [], ("", "1")
     for line in marked.split("\n"):
         leading = _LEADING.match(line)
-        name, number = leading.groups() if leading else last  # of a repeated group, the last one
+        name, number = leading.groups() if leading else last  # a repeated group holds its last match
         places.append((name or source.label, int(number)))
         last = [last, *_MARK.findall(line)][-1]
     return places
 
 
 def cited(message: str, kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> str:
-    """Return a compiler's message with the lines of the template in place of those of what was made of it."""
+    """Replace lines of the rendered source in a compiler's message by lines of the template."""
     try:
         source = _locate(kernel)
         name = re.escape(source.name.removesuffix(".j2"))
@@ -411,7 +405,7 @@ def _check_function(kernel: Kernel, body: str, where: str) -> None:
         near = did_you_mean(function, found)
         raise TemplateError(f'{where}: no function extern "C" __global__ void {function}(...){near} ({others})')
     if 'extern "C"' not in code:
-        raise TemplateError(f'{where}: write extern "C" before __global__ void {function}, or its name is mangled')
+        raise TemplateError(f'{where}: write extern "C" before __global__ void {function}; its name is mangled')
     places = found[function]
     parameters = len(places) if code[places[0][0] : places[-1][1]].strip() else 0
     if parameters != len(kernel.passed):

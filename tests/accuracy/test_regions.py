@@ -288,7 +288,7 @@ def test_a_block_larger_than_the_output_is_all_of_it_and_short_ones_count_alone(
     [
         ("NRMSE over rows", (8,), r"output 'y': shape \(8,\) has no rows, .* use blocks, such as 'block 64'"),
         ("NRMSE over columns", (), r"has no columns"),
-        ("NRMSE over block 2x2", (8,), r"shape \(8,\) has no block 2x2, which take 2 axes"),
+        ("NRMSE over block 2x2", (8,), r"shape \(8,\) has no block 2x2, which need 2 axes"),
         ("NRMSE over rows", (3, 0), r"shape \(3, 0\) has no elements"),
     ],
 )

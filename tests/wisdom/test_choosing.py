@@ -503,7 +503,7 @@ def test_sizes_that_no_array_has_are_asked_for() -> None:
         sizes_of_arrays(kernel, {"in0": np.zeros(6)}, {}, {})
     with pytest.raises(UnknownNameError, match=r"argument of kernel shaped: .*'in1'"):
         sizes_of_arrays(kernel, {"in1": np.zeros(6)}, {}, {})
-    with pytest.raises(KernelError, match=r"size f is a whole number, not 2\.5"):
+    with pytest.raises(KernelError, match=r"size f must be a whole number, not 2\.5"):
         sizes_of_arrays(kernel, {"in0": np.zeros((2, 3))}, {"f": 2.5}, {})
     cubes = arrays_kernel(("w**3",))
     with pytest.raises(
@@ -515,7 +515,7 @@ def test_sizes_that_no_array_has_are_asked_for() -> None:
 def test_sizes_are_whole_numbers_that_their_argument_holds() -> None:
     tuned = mptune.TunedKernel([at_size(1000), at_size(4000)], POLY)
     for given in (2.5, "7", True, np.True_, None, math.nan, math.inf, np.zeros(2)):
-        with pytest.raises(KernelError, match=r"^kernel poly: size n is a whole number, not "):
+        with pytest.raises(KernelError, match=r"^kernel poly: size n must be a whole number, not "):
             tuned.choose({"n": given})  # type: ignore[dict-item]
     for given in (2000, 2e3, np.int64(2000), np.float64(2000)):
         assert types(tuned.choose({"n": given}).configuration)[0] == "fp16"  # type: ignore[dict-item]
@@ -539,5 +539,5 @@ def test_a_size_that_is_no_argument_is_given_by_its_name() -> None:
         assert tuned.sizes["steps"] == steps
     with pytest.raises(KernelError, match="no array says what size steps is"):
         tuned(u=u)
-    with pytest.raises(KernelError, match="size steps is a whole number, not 'many'"):
+    with pytest.raises(KernelError, match="size steps must be a whole number, not 'many'"):
         tuned(u=u, steps="many")
