@@ -18,22 +18,22 @@ from mptune.kernel.regions import RegionalMetric
 from mptune.space.configuration import NamedValues
 
 Metric = str | Callable[..., float] | RegionalMetric | ErrorMetric
-#: One error metric for all outputs, or one for each by name. Where a list stands for one, its others are measured too.
+#: One error metric for all outputs, or one for each by name. A list adds further metrics after the first.
 Metrics = Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]]
-#: An output as the kernel left it: an array on the host, or already beside its reference.
+#: An output: an array on the host, or paired with its reference.
 Output = NDArray[Any] | Pairs
 
 
 @dataclass(frozen=True, slots=True)
 class AccuracyResult:
-    """How accurate the outputs of one configuration are."""
+    """The errors of one configuration's outputs."""
 
     errors: Mapping[str, float]  #: the error of each output
-    #: for each output that has any, the number of NaN and infinite elements the reference does not have in the same
-    #: place; its error is NaN or infinite
+    #: for each affected output, the number of elements that are NaN or infinite unlike the reference; its error is NaN
+    #: or infinite
     non_finite: Mapping[str, int] = field(default_factory=dict)
-    message: str = ""  #: what is wrong with the outputs, in words; empty when every error is finite
-    #: errors by further metrics, named by the metric (that of the worst output) or by output and metric, with a dot
+    message: str = ""  #: the reasons for errors that are not finite; empty if all are
+    #: errors by further metrics, named METRIC (of the worst output) or OUTPUT.METRIC
     further: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -45,12 +45,12 @@ class AccuracyResult:
 
     @property
     def error(self) -> float:
-        """Error of the worst output; NaN if that of any output is NaN."""
+        """The error of the worst output; NaN if any output's error is NaN."""
         return float(np.max([*self.errors.values()]))
 
     @property
     def is_nan(self) -> bool:
-        """Whether any error is NaN, by a further metric too."""
+        """Whether any error is NaN, further metrics included."""
         return any(map(math.isnan, (*self.errors.values(), *self.further.values())))
 
     @property
@@ -73,18 +73,16 @@ def evaluate_outputs(
 ) -> AccuracyResult:
     """Measure every output against its reference.
 
-    Elements whose reference is NaN are not compared. An output with a NaN or infinity that its reference does not have
-    never has a finite error, even if a user's metric, or a quantile of regions, overlooks it.
+    Elements whose reference is NaN are not compared. An output with a NaN or infinity that its reference lacks never
+    has a finite error, even if a user's metric or a quantile of regions overlooks it.
 
     Args:
-        outputs: what the kernel wrote, by argument name, in any numeric type: arrays, or outputs that are already
-            paired with their reference, as those on a device are.
-        references: what it should have written, by the same names and of the same shapes.
-        metrics: one error metric for all outputs, or one for each by its name. A list instead of a metric measures
-            the others as further ones, whose errors are named by their
-            :attr:`~mptune.accuracy.metrics.ErrorMetric.key` where they are for all outputs (``NRMSE_rows_max``), or
-            by output and key (``y.NRMSE_rows_max``). They may be given by these names as well.
-        inputs: what the references were computed from, for metrics that see it.
+        outputs: outputs of the kernel by argument name, in any numeric type: arrays, or pairs with their reference.
+        references: their references, by the same names and of the same shapes.
+        metrics: one error metric for all outputs, or one for each by its name. A list adds further metrics, whose
+            errors are named by their :attr:`~mptune.accuracy.metrics.ErrorMetric.key` for all outputs
+            (``NRMSE_rows_max``) or by output and key (``y.NRMSE_rows_max``). These names are accepted as keys, too.
+        inputs: the inputs of the references, for metrics that see them.
     """
     if outputs.keys() != references.keys():
         raise ReferenceDataError(f"outputs {', '.join(outputs)} and references {', '.join(references)} do not match")
@@ -125,9 +123,9 @@ def evaluate_outputs(
     return AccuracyResult(errors, non_finite, "; ".join(notes), worst)
 
 
-#: What is added to a reference to see how a metric takes it, as a share of the mean magnitude.
+#: Perturbation of a reference that tests a metric, as a fraction of the mean magnitude.
 _ADDED: Final = 0.01
-#: The error by which a metric that divides by the mean shows that the mean is near 0.
+#: A metric that divides by the mean and exceeds this error for the perturbation has a mean near 0.
 _FAR_LARGER: Final = 20 * _ADDED
 
 
@@ -136,7 +134,7 @@ def first_look(
     references: Mapping[str, NDArray[Any]],
     inputs: Mapping[str, Any] | None = None,
 ) -> tuple[str, ...]:
-    """Try each output's metrics on nearly its reference; say of which metrics the errors will mean little."""
+    """Try each output's metrics on its perturbed reference; return warnings of metrics that suit the data badly."""
     found: list[str] = []
     for name, own in metrics.items():
         reference = references[name]
@@ -151,18 +149,18 @@ def first_look(
             except MetricError as reason:
                 raise MetricError(f"output {name!r}: {reason}") from reason
             except MemoryError:
-                pass  # trials read smaller copies of an output, and say so where these do not fit
+                pass  # trials read smaller copies of an output, and report it if these do not fit
     return tuple(found)
 
 
 def masked_elements(references: Mapping[str, NDArray[Any]]) -> dict[str, int]:
-    """Return the number of elements that are not compared as their reference is NaN, of each output that has any."""
+    """Return the number of masked elements (their reference is NaN) of each output with any."""
     found = {name: int(np.isnan(each).sum()) for name, each in references.items() if each.dtype.kind == "f"}
     return {name: count for name, count in found.items() if count}
 
 
 def _near_zero(output: str, metric: ErrorMetric, reference: NDArray[Any]) -> Iterator[str]:
-    """Say that the mean by which a metric divides is near 0 beside the values it is the mean of."""
+    """Yield a warning if a metric divides by a mean that is near 0 relative to the mean magnitude."""
     with np.errstate(all="ignore"):
         magnitude = float(np.nanmean(np.abs(reference)))
         pairs = Pairs.of(reference + _ADDED * magnitude, reference)
@@ -171,22 +169,22 @@ def _near_zero(output: str, metric: ErrorMetric, reference: NDArray[Any]) -> Ite
     other = metric.name.replace(metric.whole.name, "NMAE", 1)
     if resolve(other).measure(pairs) <= _FAR_LARGER:
         yield (
-            f"{metric.name} divides by the mean of the reference, which is near 0 for output {output!r}: where every "
-            f"value is off by 1% of their mean magnitude it says {error:.3g}; --metric {shlex.quote(other)} divides by "
-            "that magnitude and suits such data"
+            f"{metric.name} divides by the mean of the reference, which is near 0 for output {output!r}: an error of "
+            f"1% of the mean magnitude everywhere gives {error:.3g}; --metric {shlex.quote(other)} divides by that "
+            "magnitude"
         )
 
 
 def _with_nan(reference: Any) -> Any:
-    """Return a reference with NaN in place of the elements that NumPy has masked."""
+    """Return a reference with NaN in place of masked elements of a NumPy masked array."""
     return reference.astype(np.float64).filled(np.nan) if np.ma.is_masked(reference) else reference
 
 
 def judged(outputs: Collection[str], metrics: Metrics) -> dict[str, tuple[str, ErrorMetric]]:
-    """Return every error that is measured, by its name: of which output it is, and by what metric.
+    """Return the output and metric of every measured error, by the error's name.
 
-    The errors of the outputs by their own metrics have the outputs' names and come first. The output of an error is
-    empty if it is that of the worst output.
+    The errors of the outputs by their own metrics have the outputs' names and come first. An empty output stands for
+    the worst one.
     """
     if isinstance(metrics, Mapping):
         lists = {name: [*map(resolve, _listed(metric))] for name, metric in metrics.items()}
@@ -220,13 +218,13 @@ def _listed(metrics: Metric | Sequence[Metric]) -> Sequence[Metric]:
 
 
 def all_metrics(metrics: Metrics) -> list[ErrorMetric]:
-    """Return every metric there is among these."""
+    """Return all metrics in one list."""
     values = metrics.values() if isinstance(metrics, Mapping) else (metrics,)
     return [resolve(metric) for value in values for metric in _listed(value)]
 
 
 def judging(outputs: Collection[str], metrics: Metrics) -> dict[str, tuple[ErrorMetric, ...]]:
-    """Return every metric that an output is measured by, its own first."""
+    """Return the metrics of each output, its own first."""
     named = judged(outputs, metrics).values()
     return {output: tuple(metric for of, metric in named if of in (output, "")) for output in outputs}
 
@@ -240,13 +238,13 @@ def metric_text(outputs: Collection[str], metrics: Metrics) -> str:
 
 
 def metric_names_by_error(outputs: Collection[str], metrics: Metrics) -> dict[str, str]:
-    """Return by the name of each error what it is measured by; nothing if there are no further metrics."""
+    """Return the name of each error's metric; empty without further metrics."""
     named = judged(outputs, metrics)
     return {name: metric.name for name, (_, metric) in named.items()} if len(named) > len(outputs) else {}
 
 
 def _non_finite(pairs: Pairs) -> tuple[Offenders, bool]:
-    """Find the non-finite output elements, masked ones aside, that differ from their reference; say if none is NaN."""
+    """Find the compared non-finite output elements that differ from their reference, and whether none is NaN."""
     xp = pairs.namespace
     broken = find(pairs, lambda output, reference: ~xp.isfinite(output) & (output != reference))
     if not broken.count:

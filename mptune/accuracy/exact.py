@@ -1,8 +1,7 @@
-"""Products of matrices with more digits than fp64 has, at the speed of a BLAS: for references of accurate sums.
+"""Matrix products with more digits than fp64, at the speed of a BLAS: for references of accurate sums.
 
-A sum in fp64 errs as much as what is compared with it. But the leading digits of numbers are so few that sums of their
-products are exact, in whatever order they are added up (Ozaki et al. 2012). What is left of the numbers is so small
-that its errors do not count.
+The factors are split into leading digits, so few that sums of their products are exact in any order (Ozaki et al.
+2012), and remainders so small that their rounding errors do not count.
 """
 
 from __future__ import annotations
@@ -14,26 +13,18 @@ from numpy.typing import NDArray
 
 Doubles = NDArray[np.float64]
 
-_DIGITS: Final = 53
-#: Rows at a time: what is made of them on the way stays small.
-_ROWS: Final = 256
+_DIGITS: Final = 53  #: of the significand of fp64
+_ROWS: Final = 256  #: rows of a block, which limits the temporaries
 
 
 def leading(values: Doubles, bits: int, axis: int | None = None) -> Doubles:
-    """Return values rounded to multiples of ``2**-bits`` of a power of two above the largest along an axis, or of all.
+    """Return values, of any shape, rounded to ``2**-bits`` of a power of two above their largest magnitude.
 
-    What that leaves, ``values - leading(values, bits)``, is exact.
-
-    Args:
-        values: of any shape.
-        bits: how many, from 1 to 52.
-        axis: along which the largest is looked for.
-
-    Returns:
-        An array of the shape of ``values``.
+    The largest magnitude is over an axis, or over all values; ``bits`` is from 1 to 52. The remainder
+    ``values - leading(values, bits)`` is exact.
     """
     _, exponent = np.frexp(np.abs(values).max(axis=axis, keepdims=True, initial=0.0))
-    # The last digit of such a sum has that weight.
+    # Adding a number whose last digit has the weight of the multiples rounds to them.
     anchor = np.ldexp(1.5, exponent + (_DIGITS - 1 - bits))
     found: Doubles = values + anchor
     found -= anchor
@@ -41,16 +32,9 @@ def leading(values: Doubles, bits: int, axis: int | None = None) -> Doubles:
 
 
 def product(first: Doubles, second: Doubles) -> tuple[Doubles, Doubles]:
-    """Return two matrices whose sum is ``first @ second`` with twenty bits more than it has in fp64.
+    """Return ``first @ second``, ``(m, k)`` by ``(k, n)``, as the sum of two ``(m, n)`` matrices: leading part, rest.
 
-    The first of them is the product as fp64 has it, but for its last digits; the second is what it lacks.
-
-    Args:
-        first: a matrix, ``(m, k)``.
-        second: a matrix, ``(k, n)``.
-
-    Returns:
-        Both matrices, ``(m, n)``.
+    The sum has twenty bits more than fp64.
     """
     bits = (_DIGITS - (first.shape[1] - 1).bit_length()) // 2
     lead = leading(second, bits, axis=0)

@@ -1,7 +1,7 @@
-"""Error metrics: how far an output is from its reference, as one number; 0 is exact, less is better.
+"""Error metrics: the distance of an output from its reference as one number; 0 is exact.
 
-NRMSE, NMAE and MRE are defined as in Heldens 2026, Sec. IV. With ``y`` an output element, ``r`` its
-reference and ``mean`` over all elements::
+NRMSE, NMAE and MRE are defined as in Heldens 2026, Sec. IV. ``y`` is an output element, ``r`` its reference, and
+``mean`` is over all elements::
 
     MAE       mean |y - r|                        mean absolute error
     MSE       mean |y - r|^2                      mean squared error
@@ -14,34 +14,32 @@ reference and ``mean`` over all elements::
     MALE      mean |ln y - ln r|                  mean absolute logarithmic error
     MaxAE     max |y - r|                         maximum absolute error
     MaxRE     max |y - r| / |r|                   maximum relative error
-    ULP       max |y - r| / ulp(r)                units in the last place of the type the *output* has
+    ULP       max |y - r| / ulp(r)                units in the last place of the *output's* type
     a+b*abs   max |y - r| / (a + b |r|)           in units of a tolerance, such as 1e-6+1e-4*abs: at most 1 is within
 
-What every one of them does with awkward data:
+Special values, for all metrics:
 
-- Equal elements have error 0 by any metric: a relative error 0/0 is 0, and infinities of the same sign are equal.
-- A NaN in the reference masks its element, whatever the output has there: the error is that of the other elements,
-  and ``mean`` is over them. A reference that is NaN throughout is refused (:class:`MetricError`).
+- Equal elements have error 0: a relative error 0/0 is 0, and infinities of the same sign are equal.
+- A NaN in the reference masks its element: error and ``mean`` are over the other elements. A reference that is NaN
+  throughout raises a :class:`MetricError`.
 - A NaN in the output where the reference has none gives NaN, even beside an infinity.
-- An infinity in one of the two against a finite number in the other gives infinity.
-- A relative error x/0 is infinite, and so are NRMSE if the references' mean is 0 to the last digits of fp64 and NMAE
-  if all of them are 0, unless the error itself is 0. Near 0 they are large and mean little: use RMSE, MAE or NMAE
-  there. Infinite references do not count in the normaliser.
-- RMSLE and MALE refuse negative (and complex) data; MALE is infinite if exactly one of the two is 0.
+- An infinity in either array against a finite number in the other gives infinity.
+- A relative error x/0 is infinite. NRMSE is infinite if the references' mean is 0 within rounding, and NMAE if all
+  references are 0, unless the error itself is 0. Use RMSE, MAE or NMAE for references near 0. Infinite references do
+  not count in the normaliser.
+- RMSLE and MALE refuse negative and complex data; MALE is infinite if exactly one of ``y`` and ``r`` is 0.
 - Complex data: ``|y - r|`` is the modulus of the complex difference, ``mean r`` the complex mean.
-- Everything is computed in double precision or better (see :class:`~mptune.accuracy.pairs.Pairs`) from outputs of
-  any numeric type: integers, booleans, half, bfloat16 and 8-bit floats are converted, long double stays. Squares that
-  over- or underflow are scaled; a result above the largest double, or a difference or sum, is infinite.
-- Shapes must be the same (nothing broadcasts) and there must be elements.
+- Outputs of any numeric type are converted to double precision or better (see :class:`~mptune.accuracy.pairs.Pairs`).
+  Squares are scaled against over- and underflow; results, differences and sums above the largest double are infinite.
+- Shapes must be equal (nothing broadcasts) and not empty.
 
-``ulp(r)`` is the distance of neighbouring values of the output's type in the binade of ``r`` (that of its smallest
-normal value below that; the exponent is not bounded above; 1 for integers), so an fp16 and an fp64 output that are
-both correctly rounded have the same ULP error of at most 0.5.
+``ulp(r)`` is the distance of neighbouring values of the output's type in the binade of ``r``; it is 1 for integers.
+Below the smallest normal value the binade is that of this value; the exponent has no upper bound. So correctly rounded
+outputs of fp16 and fp64 have the same ULP error of at most 0.5.
 
-Any of them can be taken of each row, column or block of an output (:mod:`mptune.kernel.regions`): ``NRMSE over rows
-max`` is
-the NRMSE of the worst row, normalised by that row's own mean. A NaN in one region gives NaN whatever the reduction. A
-region that is masked throughout is left out.
+Every metric can be measured over rows, columns or blocks of an output (:mod:`mptune.kernel.regions`): ``NRMSE over rows
+max`` is the NRMSE of the worst row, normalised by that row's own mean. A NaN in one region gives NaN for every
+reduction. Regions that are masked throughout are left out.
 """
 
 from __future__ import annotations
@@ -93,71 +91,70 @@ class ErrorMetric:
     """One error metric; call it with an output and its reference."""
 
     name: str  #: canonical name ("NRMSE", "NRMSE over rows max")
-    description: str  #: what it measures, in a few words
-    #: gives the error of a checked pair of arrays; of one that ``sees_inputs``, from the inputs besides
-    compute: Callable[..., float]
-    undefined: str = ""  #: says when it is infinite although the output is finite; empty: never
-    version: str = ""  #: of a user's metric, changed whenever its results change; empty if it has none
-    sees_inputs: bool = False  #: whether ``compute`` is given the kernel's inputs as well
+    description: str  #: its long name
+    compute: Callable[..., float]  #: returns the error of checked pairs; takes the inputs, too, if it ``sees_inputs``
+    undefined: str = ""  #: the reason of an infinite error of a finite output; empty if there is none
+    version: str = ""  #: version of a user's metric, changed whenever its results change; may be empty
+    sees_inputs: bool = False  #: whether ``compute`` takes the kernel's inputs as well
 
     def __call__(self, output: ArrayLike, reference: ArrayLike, inputs: Mapping[str, Any] | None = None) -> float:
         """Return the error of an output of any numeric type, of the shape of the reference.
 
-        It is at least 0, possibly infinite; NaN when the output has one where the reference has none. (A custom metric
-        decides itself.)
+        The error is at least 0, possibly infinite. It is NaN if the output is NaN where the reference is not, unless a
+        custom metric decides otherwise.
 
         Raises:
-            MetricError: the two cannot be compared, or the metric is not defined for such data; names the number of
-                offending elements and the first one's index.
+            MetricError: the arrays cannot be compared, or the metric is not defined for such data; the message has the
+                number of offending elements and the first one's index.
         """
         return self.measure(Pairs.of(output, reference), inputs)
 
     @property
     def key(self) -> str:
-        """Its name as a part of the names of a trial's metrics: ``NRMSE_rows_max``."""
+        """Its name within a trial's metrics: ``NRMSE_rows_max``."""
         return key_of(self.name)
 
     @property
     def whole(self) -> ErrorMetric:
-        """The metric it takes of each region; itself if it is taken of the whole output."""
+        """The metric of each region; the metric itself if it has no regions."""
         return self.compute.metric if isinstance(self.compute, _OfRegions) else self
 
     @property
     def regions(self) -> RegionalMetric | None:
-        """Of which it is taken; None of the whole output."""
+        """The regions of the metric; None for the whole output."""
         return self.compute.regions if isinstance(self.compute, _OfRegions) else None
 
     @property
     def function(self) -> Callable[..., float] | None:
-        """The user's function, if it is one."""
+        """The user's function; None for other metrics."""
         compute = self.whole.compute
         return compute.function if isinstance(compute, _Custom) else None
 
     @property
     def is_bundled(self) -> bool:
-        """Whether it comes with mptune: its name says all there is to say, and it takes arrays of a device as well."""
+        """Whether it comes with mptune: its name identifies it, and it accepts arrays of a device."""
         return isinstance(self.whole.compute, _Ratio)
 
     @property
     def tolerance(self) -> tuple[float, float] | None:
-        """The absolute and relative tolerance that errors are multiples of, if it is such a metric."""
+        """The absolute and relative tolerance; None for other metrics."""
         compute = self.whole.compute
         denominator = compute.quantity.denominator if isinstance(compute, _Ratio) else None
         return (denominator.absolute, denominator.relative) if isinstance(denominator, _Tolerance) else None
 
     @property
     def divides_by_mean(self) -> bool:
-        """Whether it says little where the mean of the reference is near 0."""
+        """Whether it is normalised by the mean of the reference, which may be near 0."""
         compute = self.whole.compute
         return isinstance(compute, _Ratio) and compute.normaliser is reference_mean
 
     @property
     def may_overlook(self) -> bool:
-        """Whether it may give a finite error though a part of the output is not finite."""
+        """Whether its error may be finite although an output element is not."""
         return not self.is_bundled or (self.regions is not None and self.regions.quantile < 1)
 
     def require_regions(self, output: str, shape: tuple[int, ...]) -> None:
-        """Raise MetricError, which names the output, unless an output of this shape has the regions it is taken of."""
+        """Raise MetricError, which names the output, unless an output of this shape has the metric's regions."""
         try:
             if self.regions is not None:
                 self.regions.tile(shape)
@@ -165,15 +162,15 @@ class ErrorMetric:
             raise MetricError(f"{self.name} of output {output!r}: {reason}") from reason
 
     def measure(self, pairs: Pairs, inputs: Mapping[str, Any] | None = None) -> float:
-        """Return the error of an output that is already paired with its reference, wherever the two are.
+        """Return the error of an output paired with its reference, on the host or on a device.
 
-        Only a metric that sees the ``inputs`` needs them: what the kernel was given, in fp64 (integers in their type).
+        A metric that sees the ``inputs`` needs the kernel's, in fp64 (integers in their type).
 
         Raises:
             MetricError: the metric is not defined for such data.
         """
         if self.sees_inputs and inputs is None:
-            raise MetricError(f"error metric {self.name!r} takes the inputs as well, which are not known here")
+            raise MetricError(f"error metric {self.name!r} needs the inputs, which are unknown here")
         if not pairs.compared:
             raise MetricError(f"the reference is NaN in all of its {pairs.size} elements: nothing can be compared")
         try:
@@ -186,7 +183,7 @@ class ErrorMetric:
         return self.name
 
     def _refuse_negative(self, pairs: Pairs) -> None:
-        """Raise for negative data, but let a NaN in the output count for more than a negative element there."""
+        """Raise MetricError for negative data, unless the output has a NaN, whose error is NaN."""
         xp = pairs.namespace
         negative = find(pairs, lambda _, reference: reference < 0)
         if negative.count:
@@ -198,11 +195,11 @@ class ErrorMetric:
 
 @dataclass(frozen=True, slots=True)
 class _Ratio:
-    """A reduction of the elements' errors, divided by a property of the reference if it is normalised."""
+    """A reduction of the elements' errors, optionally divided by a property of the reference."""
 
     reduction: Reduction
     quantity: Quantity
-    #: from a namespace, the chunks of references, (n_rows, n) each, and the elements of a row that are compared
+    #: takes a namespace, the chunks of references, (n_rows, n) each, and the number of compared elements of a row
     normaliser: Callable[[Any, Iterable[Any], Count], NDArray[np.float64]] | None = None
 
     def __call__(self, pairs: Pairs) -> float:
@@ -211,7 +208,7 @@ class _Ratio:
         return float(self._ratio(pairs, chunks, references, pairs.compared)[0])
 
     def of_each(self, pairs: Pairs) -> NDArray[np.float64]:
-        """Return the error of each row of pairs that are matrices, without the rows that are masked throughout."""
+        """Return the error of each row of paired matrices, without the rows that are masked throughout."""
         if pairs.shape[0] == 1:
             return np.array([self(pairs)] if pairs.compared else [])
         output, reference = pairs.whole()
@@ -224,10 +221,10 @@ class _Ratio:
     def _ratio(
         self, pairs: Pairs, chunks: Iterable[tuple[Any, Any]], references: Iterable[Any], count: Count
     ) -> NDArray[np.float64]:
-        """Return the errors of rows of so many compared elements, whose pairs come in chunks, (n_rows, n) each."""
+        """Return the errors of rows of ``count`` compared elements, from chunks of pairs, (n_rows, n) each."""
         if pairs.working_type.kind == "c" and not self.quantity.is_difference:
             raise MetricError("a logarithmic error metric is not defined for complex data")
-        # Overflow and invalid operations show in the results and are handled there.
+        # Overflow and invalid operations are handled in the results.
         with np.errstate(all="ignore"):
             parts = []
             for output, reference in chunks:
@@ -248,7 +245,7 @@ class _Ratio:
 
 @dataclass(frozen=True, slots=True)
 class _OfRegions:
-    """An error metric of each region of an output, of which the worst or a quantile counts."""
+    """An error metric of each region of an output, reduced to the maximum or a quantile."""
 
     metric: ErrorMetric
     regions: RegionalMetric
@@ -267,15 +264,14 @@ class _OfRegions:
             )
             found.append(np.array([compute(region) for region in regions if region.compared]))
         ordered = np.sort(np.concatenate(found))
-        # The least error that at least such a share of the regions does not exceed; 0.07 * 100 is a little above 7.
+        # Rounded first, as 0.07 * 100 is slightly above 7.
         place = max(math.ceil(round(self.regions.quantile * len(ordered), 9)), 1) - 1
         return math.nan if np.isnan(ordered).any() else float(ordered[place])
 
 
 _ZERO_REFERENCE: Final = "the reference has a 0 and the output another number there"
 
-#: The bundled error metrics. To add one, add a row: a name, what it measures, and a function of :class:`Pairs`, such as
-#: the ratio of a reduction of an element's error and a property of the reference.
+#: The bundled error metrics: name, description, and a function of :class:`Pairs`. A new metric is a new row.
 _TABLE: Final = (
     ErrorMetric("MAE", "mean absolute error", _Ratio(mean, ABSOLUTE)),
     ErrorMetric("MRE", "mean relative error", _Ratio(mean, RELATIVE), undefined=_ZERO_REFERENCE),
@@ -338,25 +334,25 @@ _BY_SPELLING: Final[Mapping[str, ErrorMetric]] = MappingProxyType(
 
 
 def resolve(metric: str | Callable[..., float] | RegionalMetric) -> ErrorMetric:
-    """Return the error metric of that name, or one that wraps a callable.
+    """Return the error metric of a name, or of a callable.
 
     Names are matched without regard to case, spaces, hyphens and underscores. Third parties add metrics by an
-    entry point of the group ``mptune.metrics`` that gives an :class:`ErrorMetric` or a callable.
+    entry point of the group ``mptune.metrics``: an :class:`ErrorMetric` or a callable.
 
     Args:
         metric: a name, which may be followed by regions (``NRMSE over rows max``); a tolerance (``1e-6+1e-4*abs``); a
             :class:`~mptune.kernel.regions.RegionalMetric`; or ``metric(output, reference) -> float`` or
-            ``metric(output, reference, inputs) -> float``. A function is called with arrays of the outputs' shape,
-            read-only and converted to double precision (long double, complex) as for the bundled metrics, and returns
-            an error of at least 0. Inputs are those the reference was computed from: fp64 (or integer) arrays and
-            numbers by name. Where the reference has NaN, a function without inputs is called with one-dimensional
-            arrays of the other elements, and one with inputs with the arrays as they are. Give it an attribute
-            ``version`` (``metric.version = "1"``), changed whenever its results change, so that ``--resume`` can use
-            trials measured with it; without one it measures them again.
+            ``metric(output, reference, inputs) -> float``.
+
+            A function takes read-only arrays of the outputs' shape in double precision (long double, complex), and the
+            fp64 (or integer) inputs of the reference by name. It returns an error of at least 0. If the reference has
+            NaN, a function without inputs gets one-dimensional arrays of the other elements. ``--resume`` reuses trials
+            only of a function with an attribute ``version`` (``metric.version = "1"``), which must change with its
+            results.
 
     Raises:
         UnknownNameError: no metric has that name; the nearest is suggested.
-        MetricError: a function of other arguments, regions that are no such thing, or regions of regions.
+        MetricError: a function of other arguments, unknown regions, or regions of regions.
     """
     if isinstance(metric, ErrorMetric):
         return metric
@@ -381,7 +377,7 @@ def resolve(metric: str | Callable[..., float] | RegionalMetric) -> ErrorMetric:
 
 @dataclass(frozen=True, slots=True)
 class _Tolerance:
-    """What an error may be at each element: an absolute part, and one relative to the reference."""
+    """The tolerance of each element: an absolute part, and a part relative to the reference."""
 
     absolute: float
     relative: float
@@ -391,7 +387,7 @@ class _Tolerance:
 
 
 def tolerance_metric(text: str) -> ErrorMetric | None:
-    """Return the metric that ``1e-6+1e-4*abs`` means; None for any other text."""
+    """Return the metric of a tolerance such as ``1e-6+1e-4*abs``; None for any other text."""
     found = _TOLERANCE.fullmatch(text.strip())
     if found is None:
         return None
@@ -411,7 +407,7 @@ def _of_regions(regional: RegionalMetric) -> ErrorMetric:
     name = f"{metric.name} {regional.words}"
     if metric.whole is not metric or metric.sees_inputs:
         why = "sees the inputs" if metric.sees_inputs else "has regions of its own"
-        raise MetricError(f"error metric {name!r}: {metric.name!r} {why}, so it cannot be taken {regional.words}")
+        raise MetricError(f"error metric {name!r}: {metric.name!r} {why}, so it cannot be measured {regional.words}")
     return ErrorMetric(
         name,
         f"{metric.description}, of each {str(regional.over).partition(' ')[0].removesuffix('s')}",
@@ -423,7 +419,7 @@ def _of_regions(regional: RegionalMetric) -> ErrorMetric:
 
 @dataclass(frozen=True, slots=True)
 class _Custom:
-    """A user's callable, given converted arrays and held to what an error is."""
+    """A user's callable; its result is checked to be a number of at least 0."""
 
     name: str
     function: Callable[..., float]
@@ -435,7 +431,7 @@ class _Custom:
         if inputs is None and pairs.has_masked:
             is_compared = ~np.isnan(reference)
             output, reference = output[is_compared], reference[is_compared]
-        # They may be the very arrays of the next trial.
+        # The next trial may use the same arrays.
         output.flags.writeable = reference.flags.writeable = False
         try:
             value: Any = self.function(output, reference, *(() if inputs is None else (inputs,)))
@@ -449,7 +445,7 @@ class _Custom:
         try:
             found = np.asarray(value)
             is_number = found.shape == () and found.dtype.kind != "b" and holds_real_numbers(found.dtype)
-        except Exception:  # what is no array has its own ways to say so
+        except Exception:  # any exception of a conversion to an array
             is_number = False
         if not is_number:
             raise MetricError(f"error metric {self.name!r} gave {reprlib.repr(value)}; it must give one real number")
@@ -463,8 +459,7 @@ def _custom(function: Callable[..., float], name: str = "") -> ErrorMetric:
         raise MetricError(f"an error metric is a name or a callable (output, reference) -> float, not {function!r}")
     name = name or getattr(function, "__name__", type(function).__name__)
     version = str(getattr(function, "version", ""))
-    sees_inputs = _sees_inputs(name, function)
-    return ErrorMetric(name, "user-defined", _Custom(name, function), version=version, sees_inputs=sees_inputs)
+    return ErrorMetric(name, "user-defined", _Custom(name, function), "", version, _sees_inputs(name, function))
 
 
 def _sees_inputs(name: str, function: Callable[..., float]) -> bool:
@@ -483,16 +478,15 @@ def _sees_inputs(name: str, function: Callable[..., float]) -> bool:
 
     if not (takes(2) or takes(3)):
         raise MetricError(
-            f"error metric {name!r} is called with (output, reference) or (output, reference, inputs), which it does "
-            "not take"
+            f"error metric {name!r} does not accept the arguments (output, reference) or (output, reference, inputs)"
         )
     return not takes(2) or (takes(3) and [*signature.parameters][2:3] == ["inputs"])
 
 
 def rehearse(namespace: Any, metric: ErrorMetric) -> None:
-    """Raise MetricError unless a namespace finds the errors that NumPy does, of small outputs of every precision.
+    """Raise MetricError unless a namespace and NumPy agree on the errors of small outputs of every precision.
 
-    It may compile functions at their first use, which is now.
+    This also compiles the functions that a namespace compiles at first use.
     """
     axes = metric.compute.regions.axes if isinstance(metric.compute, _OfRegions) else 1
     shape = (4,) if axes < 2 else (*(1,) * (axes - 2), 2, 2)

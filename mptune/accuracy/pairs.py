@@ -1,8 +1,7 @@
-"""An output and its reference, side by side: walked in pieces, in at least double precision and constant memory.
+"""Pairs of an output and its reference, read in chunks of at least double precision in constant memory.
 
-On a device, arrays are the bits as the kernel left them, seen as unsigned integers through a NumPy-like namespace such
-as CuPy: those know neither bfloat16 nor 8-bit floats. Pieces are decoded there to doubles, which hold every value of a
-stored type exactly.
+On a device, arrays are unsigned integers with the outputs' bits, in a NumPy-like namespace such as CuPy, which knows
+neither bfloat16 nor 8-bit floats. Chunks are decoded to doubles there, which is exact.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from mptune.errors import MetricError
 from mptune.kernel.regions import boxes
 from mptune.precision import PRECISIONS
 
-#: Quiet NaNs with a payload no arithmetic makes up by itself. E4M3 has one NaN only.
+#: Quiet NaNs with a payload that arithmetic does not produce. E4M3 has one NaN only.
 _POISON_BITS: Final = MappingProxyType(
     {
         PRECISIONS["fp64"].dtype: 0x7FFD_A5A5_A5A5_A5A5,
@@ -33,24 +32,24 @@ _POISON_BITS: Final = MappingProxyType(
         PRECISIONS["fp8_e4m3"].dtype: 0x7F,
     }
 )
-#: Elements converted at a time on the host: 96 KiB of doubles, which stay in the cache between the steps of a metric.
-#: Arrays of 128 KiB and more are fresh memory from the system each time (glibc): some metrics were five times slower.
+#: Elements of a chunk on the host: 96 KiB of doubles, which stay in the cache between the steps of a metric. From 128
+#: KiB on, glibc maps fresh memory for every array, which made some metrics five times slower.
 CHUNK: Final = 12288
 
-#: Elements decoded at a time on a device: 32 MiB of doubles keep it busy and are little of its memory.
+#: Elements of a chunk on a device: 32 MiB of doubles occupy all of it and take little memory.
 PIECE: Final = 1 << 22
 
 _BY_TABLE: Final = tuple(PRECISIONS[name].dtype for name in ("fp8_e4m3", "fp8_e5m2"))
 _BFLOAT16: Final = PRECISIONS["bf16"].dtype
 _VIEWED: Final = tuple(PRECISIONS[name].dtype for name in ("fp64", "fp32", "fp16"))
-#: Bytes of the largest number, by the kind of its type, that fp64 (or its complex counterpart) holds exactly.
+#: Bytes of the largest type of each kind that fp64 (or its complex counterpart) holds exactly.
 _FITS: Final = {"i": 4, "u": 4, "c": 16}
-#: The key of the number of elements that are compared, in what is known of a reference.
+#: The key of the number of compared elements in :attr:`Pairs.known`.
 _COMPARED: Final = "compared"
 
 
 def can_decode(stored: np.dtype[Any]) -> bool:
-    """Whether doubles hold every value of a type (not of 64-bit integers)."""
+    """Whether doubles hold every value of a type; they do not for 64-bit integers."""
     return stored.itemsize < 8 if stored.kind in "iu" else stored in (*_VIEWED, _BFLOAT16, *_BY_TABLE)
 
 
@@ -64,11 +63,11 @@ class Elements:
     """The elements of an array, on the host or on a device."""
 
     namespace: Any  #: NumPy, or the NumPy-like module of a device
-    #: on the host an array of any numeric type and memory order; on a device a vector of unsigned integers, the bits of
-    #: a type that :func:`can_decode` accepts
+    #: on the host, an array of any numeric type and memory order; on a device, a vector of unsigned integers, the bits
+    #: of a type that :func:`can_decode` accepts
     values: Any
-    stored: np.dtype[Any]  #: their type
-    shape: tuple[int, ...]  #: of the array
+    stored: np.dtype[Any]  #: the type of the elements
+    shape: tuple[int, ...]  #: the shape of the array
 
     @classmethod
     def on_host(cls, given: Any) -> Elements:
@@ -77,14 +76,14 @@ class Elements:
         return cls(np, array, array.dtype, array.shape)
 
     def _part(self, part: slice) -> Any:
-        """Return some elements in C order, without a copy of all of them."""
+        """Return some elements in C order, without a copy of the whole array."""
         is_scattered = self.namespace is np and not self.values.flags.c_contiguous
         return self.values.flat[part] if is_scattered else self.values.reshape(-1)[part]
 
     def numbers(self, part: slice, dtype: np.dtype[Any]) -> Any:
-        """Return some elements in the working type of their pairs, a view if they are stored in it."""
+        """Return some elements in a working type; a view if it is the stored type."""
         xp, values = self.namespace, self._part(part)
-        # Poison and guard zones can give signalling NaNs, and what overflows does so in the results.
+        # Poison and guard zones may hold signalling NaNs, and overflow shows in the results.
         with np.errstate(all="ignore"):
             if xp is np:
                 return values.astype(dtype, copy=False)
@@ -101,7 +100,7 @@ class Elements:
         return self._part(part).view(bits_type(self.stored))
 
     def tiles(self, box: tuple[slice, ...], tile: tuple[int, ...]) -> Elements:
-        """Return a box that is made of whole tiles as a matrix, a row for each; a single tile keeps its shape."""
+        """Return a box of whole tiles as a matrix, a row for each tile; a single tile keeps its shape."""
         array = self.values.reshape(self.shape)[box]
         if array.shape == tile:
             array = array.reshape((1, *tile))
@@ -122,18 +121,17 @@ def _table(xp: Any, name: str) -> Any:
 class Pairs:
     """An output and its reference, both on the host or both on a device; make them with :meth:`of`.
 
-    Iterating gives chunks of both in the same working type: double, or long double if one of them is that or a 64-bit
-    integer (a double does not hold it exactly), or the complex counterpart. Nothing broadcasts.
+    Iterating gives chunks of both in the same working type: double, or long double for long doubles and 64-bit integers
+    (which a double does not hold exactly), or the complex counterpart. Nothing broadcasts.
 
-    An element whose reference is NaN is masked. Chunks have the same infinity for it in both arrays: no metric has an
-    error there, and no normaliser counts it. Means are over the elements that are compared.
+    An element whose reference is NaN is masked: chunks have the same infinity for it in both arrays, so that its error
+    is 0 and no normaliser counts it. Means are over the compared elements.
     """
 
-    output: Elements  #: what the kernel wrote
-    reference: Elements  #: what it should have written, of the same shape
-    chunk: int  #: elements to compute with at a time
-    #: what has been computed of the reference alone, by how; all pairs of one reference may share it
-    known: dict[Any, Any] = field(default_factory=dict)
+    output: Elements
+    reference: Elements  #: of the same shape
+    chunk: int  #: elements of a chunk
+    known: dict[Any, Any] = field(default_factory=dict)  #: cached properties of the reference, shared by its pairs
 
     @classmethod
     def of(
@@ -143,15 +141,15 @@ class Pairs:
         known: dict[Any, Any] | None = None,
         piece: int = PIECE,
     ) -> Pairs:
-        """Pair two arrays, both on the host or both on a device, where ``piece`` elements are decoded at a time.
+        """Pair two arrays, both on the host or both on a device, which decodes ``piece`` elements at a time.
 
-        ``known`` is that of other pairs with this reference.
+        ``known`` comes from other pairs with this reference.
         """
-        shared = {} if known is None else known
+        known = {} if known is None else known
         if isinstance(output, Elements) and isinstance(reference, Elements):
-            found = cls(output, reference, piece, shared)
+            found = cls(output, reference, piece, known)
         else:
-            found = cls(Elements.on_host(output), Elements.on_host(reference), CHUNK, shared)
+            found = cls(Elements.on_host(output), Elements.on_host(reference), CHUNK, known)
             for elements, what in ((found.output, "output"), (found.reference, "reference")):
                 if not np.can_cast(elements.stored, np.clongdouble):
                     raise MetricError(f"the {what} has type {elements.stored}; an error metric needs numbers")
@@ -164,17 +162,17 @@ class Pairs:
 
     @property
     def namespace(self) -> Any:
-        """The NumPy-like module whose functions take the chunks."""
+        """The NumPy-like module of the chunks."""
         return self.output.namespace
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of each of the two."""
+        """The shape of both arrays."""
         return self.output.shape
 
     @property
     def stored(self) -> np.dtype[Any]:
-        """The type the output is stored in."""
+        """The stored type of the output."""
         return self.output.stored
 
     @property
@@ -184,12 +182,12 @@ class Pairs:
 
     @property
     def size(self) -> int:
-        """Elements in each of the two."""
+        """The number of elements of either array."""
         return math.prod(self.shape)
 
     @property
     def compared(self) -> int:
-        """Elements that are compared: those that are not masked."""
+        """The number of elements that are not masked."""
         if _COMPARED not in self.known:
             xp = self.namespace
             masked = sum(int(xp.count_nonzero(xp.isnan(reference))) for reference in self.references())
@@ -198,7 +196,7 @@ class Pairs:
 
     @property
     def has_masked(self) -> bool:
-        """Whether some elements are masked."""
+        """Whether any element is masked."""
         return self.compared < self.size
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
@@ -230,17 +228,17 @@ class Pairs:
         return xp.where(is_masked, math.inf, output), xp.where(is_masked, math.inf, reference)
 
     def tiles(self, tile: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], Pairs]]:
-        """Yield the tiles as pairs, with their shape, which is smaller where they do not fit.
+        """Yield pairs of tiles and the tiles' shape, which is smaller at the end of an axis.
 
-        Pairs of several tiles are matrices of at most :attr:`chunk` elements, a row for each tile; a single tile of
-        any size has its shape after an axis of one.
+        Pairs of several tiles are matrices of at most :attr:`chunk` elements, a row for each tile. A single tile of any
+        size has its shape after an axis of one.
         """
         for box, own in boxes(self.shape, tile, self.chunk):
             known = self.known_of_part(math.prod(each.stop - each.start for each in box))
             yield own, Pairs(self.output.tiles(box, own), self.reference.tiles(box, own), self.chunk, known)
 
     def known_of_part(self, size: int) -> dict[Any, Any]:
-        """Return what is known of a part of so many elements: it has no masked ones if the whole has none."""
+        """Return :attr:`known` of a part of ``size`` elements: nothing is masked if the whole has no masked element."""
         return {} if self.has_masked else {_COMPARED: size}
 
     def _parts(self) -> Iterator[slice]:
@@ -248,10 +246,9 @@ class Pairs:
 
 
 def count_unwritten(pairs: Pairs) -> int:
-    """Return how many elements of an output still are the poison pattern, bit by bit; masked ones do not count.
+    """Return the number of elements of an output that still have the bits of the poison pattern, masked ones aside.
 
-    An integer that is the pattern but lies within 1/16 of its type's range of the reference counts as written: it may
-    be a result.
+    An integer pattern that lies within 1/16 of the type's range of the reference may be a result and is not counted.
     """
     xp, stored, count = pairs.namespace, pairs.stored, 0
     pattern, is_integer = bits_type(stored).type(poison_pattern(stored)), stored.kind in "iu"
@@ -268,7 +265,7 @@ def count_unwritten(pairs: Pairs) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Offenders:
-    """How many elements have a property, and the index of the first (empty if there is none, or for a scalar)."""
+    """The number of elements with a property, and the index of the first; empty without one, or for a scalar."""
 
     count: int
     first: tuple[int, ...] = ()
@@ -295,11 +292,8 @@ def find(pairs: Pairs, offends: Callable[[Any, Any], Any]) -> Offenders:
 
 
 def float_info(dtype: np.dtype[Any]) -> Any | None:
-    """Return the ``finfo`` of a floating-point type, NumPy's or ml_dtypes'; None for any other.
-
-    A complex type has that of its parts.
-    """
-    try:  # NumPy's own knows none of ml_dtypes' types, not even those whose kind is "f"
+    """Return the ``finfo`` of a floating-point type, or of a complex type's parts; None for any other."""
+    try:  # numpy.finfo does not know ml_dtypes' types
         return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     except ValueError:
         return None
@@ -314,19 +308,18 @@ def _working_type(*types: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return an array of a shape of the type's poison pattern: a NaN with a payload, or bytes 0xA5 for integers."""
+    """Return an array filled with the type's poison pattern: a NaN with a payload, or bytes 0xA5 for integers."""
     return np.full(shape, poison_pattern(dtype)).view(dtype)
 
 
 def still_poisoned(array: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the indices ``(n_found,)``, in C order, of the elements that hold the poison pattern."""
+    """Return the flat indices, ``(n_found,)``, of the elements with the poison pattern."""
     pattern = poison_pattern(array.dtype)
     return np.flatnonzero(array.reshape(-1).view(pattern.dtype) == pattern)
 
 
 def poison_pattern(dtype: np.dtype[Any]) -> Any:
     """Return the poison pattern of a type as an unsigned integer of its size."""
-    unsigned = np.dtype(f"u{dtype.itemsize}")
     if dtype.kind in "iu":
-        return np.frombuffer(b"\xa5" * dtype.itemsize, unsigned)[0]
-    return unsigned.type(_POISON_BITS[dtype])
+        return np.frombuffer(b"\xa5" * dtype.itemsize, bits_type(dtype))[0]
+    return bits_type(dtype).type(_POISON_BITS[dtype])

@@ -1,8 +1,8 @@
-"""The arithmetic of error metrics: an error for each element, and means, mean squares and maxima of them.
+"""The arithmetic of error metrics: elementwise errors, and their means, mean squares and maxima.
 
-Chunks are reduced in fp64 where they are, on the host or on a device, by the functions of the NumPy-like namespace
-``xp`` they belong to; the chunks' sums are added by :func:`math.fsum`. Chunks are matrices: each row of them is
-reduced, so that a whole output is one row, in several chunks, and the regions of an output are rows of one chunk.
+Chunks are reduced in fp64 on the host or device that holds them, by functions of their NumPy-like namespace ``xp``;
+:func:`math.fsum` adds the chunks' sums. Chunks are matrices that are reduced row by row: a whole output is one row in
+several chunks, and the regions of an output are rows of one chunk.
 """
 
 from __future__ import annotations
@@ -23,19 +23,18 @@ Array = NDArray[np.float64]
 
 
 class NegativeDataError(Exception):
-    """A logarithm was given negative data. It does not say where: that takes a look at the whole array."""
+    """A logarithm of negative data. The caller finds the elements in the whole array."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """A non-negative number for each element."""
 
-    #: from a namespace and chunks of output and reference, as a new array
+    #: returns a new array for a namespace and chunks of output and reference
     numerator: Callable[[Any, Chunk, Chunk], Chunk]
-    #: from a namespace, a chunk of the reference and the type the output is stored in; None: 1
+    #: takes a namespace, a chunk of the reference and the stored type of the output; None for 1
     denominator: Callable[[Any, Chunk, np.dtype[Any]], Chunk] | None = None
-    #: whether the numerator is ``|output - reference|``, which is defined for complex data, too
-    is_difference: bool = True
+    is_difference: bool = True  #: whether the numerator is ``|output - reference|``, which allows complex data
 
     def evaluate(self, xp: Any, output: Chunk, reference: Chunk, stored: np.dtype[Any]) -> Chunk:
         """Return the quantity of each element, shape of ``output``."""
@@ -43,7 +42,7 @@ class Quantity:
         if self.denominator is not None:
             quantity /= self.denominator(xp, reference, stored)
         if not math.isfinite(float(quantity.max())):
-            # Infinities of different signs, or against a number; a number against 0.
+            # Infinities of different signs, an infinity against a number, or a number against 0.
             quantity[xp.isnan(quantity) & ~xp.isnan(output)] = np.inf
             quantity[output == reference] = 0
             quantity[xp.isnan(output)] = np.nan
@@ -52,7 +51,7 @@ class Quantity:
 
 def _difference(xp: Any, output: Chunk, reference: Chunk) -> Chunk:
     difference = output - reference
-    # The modulus of a complex array is real, so it cannot take its place.
+    # The modulus of a complex array is real, so it is not computed in place.
     return xp.abs(difference, out=None if difference.dtype.kind == "c" else difference)
 
 
@@ -65,7 +64,7 @@ def _unit_in_the_last_place(xp: Any, reference: Chunk, stored: np.dtype[Any]) ->
     info = float_info(stored)
     if info is None:  # integers are one unit apart
         return xp.full(1, one)
-    # frexp's significand is in [1/2, 1): its exponent is one above that of the binade.
+    # frexp's significand is in [1/2, 1), so its exponent is one above the binade's.
     _, exponent = xp.frexp(xp.maximum(xp.abs(reference), np.ldexp(one, info.minexp)))
     return xp.ldexp(one, exponent - (1 + info.nmant))
 
@@ -95,18 +94,18 @@ LOGARITHMIC: Final = Quantity(_of_logarithms, is_difference=False)
 LOGARITHMIC_PLUS_ONE: Final = Quantity(_of_logarithms_plus_one, is_difference=False)
 
 
-#: What chunks say of each row: for each chunk some vectors, (n_rows,).
+#: Partial results of each row: for each chunk some vectors, (n_rows,).
 Parts = Sequence[Sequence[Array]]
-#: Elements of a row that are compared; one number for all rows, or one for each, (n_rows,).
+#: The number of compared elements: one for all rows, or one for each, (n_rows,).
 Count = int | NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """Errors of elements reduced to one number for each row."""
+    """A reduction of elementwise errors to one number for each row."""
 
-    parts: Callable[[Any], Sequence[Any]]  #: from the errors of a chunk, (n_rows, n), some vectors
-    total: Callable[[Parts, Count], Array]  #: from those of all chunks, and the elements of a row that are compared
+    parts: Callable[[Any], Sequence[Any]]  #: returns the partial results of a chunk's errors, (n_rows, n)
+    total: Callable[[Parts, Count], Array]  #: combines the partial results of all chunks
 
 
 def _root_parts(errors: Any) -> Sequence[Any]:
@@ -142,7 +141,7 @@ def _largest(errors: Any) -> Sequence[Any]:
     return (errors.max(axis=1),)
 
 
-def _maximum(parts: Parts, count: Count) -> Array:  # noqa: ARG001 - as of a mean
+def _maximum(parts: Parts, count: Count) -> Array:  # noqa: ARG001 - the signature of a total
     found: Array = np.max([largest for (largest,) in parts], axis=0)
     return found
 
@@ -153,10 +152,10 @@ root_mean_square: Final = Reduction(_root_parts, _root_mean_square)
 maximum: Final = Reduction(_largest, _maximum)
 
 
-def reference_mean(xp: Any, chunks: Iterable[Any], count: Count) -> Array:  # noqa: ARG001 - as of a magnitude
+def reference_mean(xp: Any, chunks: Iterable[Any], count: Count) -> Array:  # noqa: ARG001 - as reference_magnitude
     """Return the modulus of the mean of the finite references of each row.
 
-    It is 0 if none is finite, and where the sum is no more than what fp64 rounds of it.
+    It is 0 without finite references, and where the sum is within its own rounding error.
     """
     parts = []
     for reference in chunks:
@@ -173,13 +172,13 @@ def reference_mean(xp: Any, chunks: Iterable[Any], count: Count) -> Array:  # no
 
 
 def reference_magnitude(xp: Any, chunks: Iterable[Any], count: Count) -> Array:
-    """Return the sum of the moduli of the finite references of each row over the number of its compared elements."""
+    """Return the sum of the moduli of each row's finite references, divided by its number of compared elements."""
     finite = (xp.where(xp.isfinite(reference), xp.abs(reference), 0) for reference in chunks)
     return _exact_sum([on_host(each.sum(axis=1)) for each in finite]) / count
 
 
 def on_host(numbers: Any) -> Array:
-    """Return a vector of a namespace as an array of NumPy."""
+    """Return a vector of a namespace as a NumPy array."""
     return np.array(numbers.tolist(), dtype=np.float64)
 
 

@@ -1,9 +1,13 @@
-"""Which error each threshold limits: the worst output's, that of one output, or one by a metric of its own.
+"""The error that each threshold limits.
 
-A threshold is a number, or numbers by name: an output (its error by its own metric), ``METRIC`` (of the worst output by
-that metric), ``OUTPUT.METRIC``, or nothing (the worst output by its own metric; beside outputs that are named, each of
-the others). What is planned and recorded has one spelling of each: that with which ``error.`` and the name are a metric
-of the trials.
+A threshold is a number, or numbers by name:
+
+- ``OUTPUT``: the output's error by its own metric;
+- ``METRIC``: the worst output's error by that metric;
+- ``OUTPUT.METRIC``: the output's error by that metric;
+- empty: the worst output's error by its own metric, or that of every output which is not named.
+
+Planned and recorded thresholds use the spelling of the trials' metric ``error.NAME``.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from mptune.accuracy.metrics import METRICS, ErrorMetric, resolve
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.kernel.regions import key_of
 
-#: The largest error allowed, of the worst output or by name; None: any.
+#: The largest allowed error, of the worst output or by name; None for no limit.
 Threshold = float | Mapping[str, float] | None
 
 
@@ -25,10 +29,8 @@ def planned_threshold(
 ) -> tuple[Metrics, Threshold]:
     """Return the metrics to measure and the thresholds by the names of their errors.
 
-    A trial's ``error`` is by the outputs' metrics; but if these are only the kernel's own and have no threshold, by the
-    first metric that has one for all outputs.
-
-    ``is_own`` says that the metrics are the kernel's own, rather than asked for.
+    A trial's ``error`` is by the outputs' metrics. If these are the kernel's own (``is_own``) and have no threshold, it
+    is by the first metric that has one for all outputs.
     """
     threshold = _spread(threshold, outputs)
     if not isinstance(threshold, Mapping) or all(name in outputs for name in threshold):
@@ -45,9 +47,7 @@ def planned_threshold(
             output, metric = _meant(name, outputs, known)
             key = _key(output, metric)
             if key in outputs:
-                raise MptuneError(
-                    f"threshold {name!r}: an output is called {key!r}; give OUTPUT.METRIC for each output"
-                )
+                raise MptuneError(f"threshold {name!r}: {key!r} is also an output; give OUTPUT.METRIC for each output")
             further[key] = output, metric
         _put(limits, key, name, limit)
     of_all = [further[key][1] for key in limits if key in further and not further[key][0]]
@@ -65,22 +65,22 @@ def planned_threshold(
 
 
 def _spread(threshold: Threshold, outputs: Collection[str]) -> Threshold:
-    """Return a threshold in which a number beside outputs stands for each of the others."""
+    """Replace an unnamed threshold beside named outputs by thresholds of the other outputs."""
     if not isinstance(threshold, Mapping) or "" not in threshold or not any(name in outputs for name in threshold):
         return threshold
     others = [output for output in outputs if output not in threshold]
     if not others:
-        raise MptuneError(f"threshold {threshold['']:g} is for other outputs, and each ({', '.join(outputs)}) has one")
+        raise MptuneError(f"threshold {threshold['']:g} applies to no output: each ({', '.join(outputs)}) has its own")
     return {**dict.fromkeys(others, threshold[""]), **{name: limit for name, limit in threshold.items() if name}}
 
 
 def recorded_threshold(
     threshold: Threshold, names: Collection[str], metric: str, further: Mapping[str, str] | None = None
 ) -> Threshold:
-    """Return a threshold by the names the errors of recorded trials, whose metrics have these ``names``, have.
+    """Return a threshold by the names of recorded errors.
 
-    The :func:`~mptune.accuracy.evaluate.metric_text` of ``error`` is ``metric``, and ``further`` are the
-    :func:`~mptune.accuracy.evaluate.metric_names_by_error`.
+    ``names`` are the metrics of recorded trials, ``metric`` is their :func:`~mptune.accuracy.evaluate.metric_text`, and
+    ``further`` are their :func:`~mptune.accuracy.evaluate.metric_names_by_error`.
     """
     if not isinstance(threshold, Mapping):
         return threshold
@@ -95,7 +95,7 @@ def recorded_threshold(
 
 
 def recorded_metrics(metric: str, further: Mapping[str, str], outputs: Collection[str], own: Metrics) -> Metrics:
-    """Return the metrics a run was measured by, given as for :func:`recorded_threshold`."""
+    """Return the metrics of a run, given as for :func:`recorded_threshold`."""
     if metric_text(outputs, own) == metric and metric_names_by_error(outputs, own) == further:
         return own
     known = {each.name: each for each in all_metrics(own)}
@@ -108,7 +108,7 @@ def recorded_metrics(metric: str, further: Mapping[str, str], outputs: Collectio
 
 
 def _meant(name: str, outputs: Collection[str], known: Mapping[str, ErrorMetric]) -> tuple[str, ErrorMetric]:
-    """Return the output (empty for all) and the metric that ``METRIC`` or ``OUTPUT.METRIC`` means."""
+    """Parse ``METRIC`` or ``OUTPUT.METRIC``; return the output (empty for all) and the metric."""
     output, dot, rest = name.partition(".")
     if dot and output in outputs:
         return output, known[rest] if rest in known else resolve(rest)
@@ -117,7 +117,7 @@ def _meant(name: str, outputs: Collection[str], known: Mapping[str, ErrorMetric]
     try:
         return "", resolve(name)
     except UnknownNameError as error:
-        if " " in name:  # regions: what is wrong with them has been said
+        if " " in name:  # the error is about the regions
             raise
         if dot and rest in (*known, *METRICS):
             raise UnknownNameError(f"output in the error threshold {name!r}:", output, outputs) from error
@@ -136,8 +136,8 @@ def _put(limits: dict[str, float], key: str, name: str, limit: float) -> None:
 
 
 def _recorded(name: str, recorded: Collection[str], metric: str) -> str:
-    """Return the recorded error that a name means; empty for that of the worst output."""
-    with contextlib.suppress(MptuneError):  # the name of a metric that is not known here
+    """Return the recorded error of a threshold's name; empty for the worst output."""
+    with contextlib.suppress(MptuneError):  # an unknown metric
         output, meant = _meant(name, [each for each in recorded if "." not in each], {})
         if (key := _key(output, meant)) in recorded:
             return key

@@ -98,7 +98,7 @@ def _unused(kernel: Kernel, sizes: Sizes, space: SearchSpace, chosen: Sequence[C
             continue
         if chosen and not any(_changes(kernel, sizes, parameter, configuration) for configuration in chosen):
             yield (
-                f"parameter {parameter.name!r} of kernel {kernel.name} changes nothing: all its {len(parameter.values)} "
+                f"parameter {parameter.name!r} of kernel {kernel.name} changes nothing: all {len(parameter.values)} "
                 "values give the same source, and neither grid nor block nor a constraint uses it; use it or remove it"
             )
 

@@ -116,7 +116,7 @@ def test_what_is_no_name_is_one_clear_line(threshold, message):
 def test_an_output_called_like_a_metric_comes_first():
     metrics, limits = planned({"MaxAE": 1.0}, outputs=["MaxAE", "z"])
     assert (metrics["MaxAE"], limits) == ("NRMSE", {"MaxAE": 1.0})
-    with pytest.raises(MptuneError, match=r"an output is called 'MaxAE'; give OUTPUT\.METRIC for each"):
+    with pytest.raises(MptuneError, match=r"'MaxAE' is also an output; give OUTPUT\.METRIC for each"):
         planned({"max abs": 1.0}, outputs=["MaxAE", "z"])
     with pytest.raises(MetricError, match="'MaxAE' is an output's name, too"):
         judged(["MaxAE", "z"], ["NRMSE", "MaxAE"])

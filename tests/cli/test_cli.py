@@ -257,7 +257,7 @@ WRONG_INPUT = {
     "threshold zero": (("tune", "axpy", "--max-error", "0"), "1e-300 accepts exact answers only"),
     "threshold of no other output": (
         ("tune", "axpy", "--backend", "host", "--size", "smoke", "--max-error", "y=1", "--max-error", "1e-3"),
-        r"threshold 0.001 is for other outputs, and each \(y\) has one",
+        r"threshold 0.001 applies to no output: each \(y\) has its own",
     ),
     "threshold output": (("tune", "axpy", "--backend", "host", "--size", "smoke", "--max-error", "q=1e-3"), "q"),
     "memory": (("tune", "axpy", "--backend", "host", "--size", "n=1000000000000"), "bytes|GB|GiB"),

@@ -163,8 +163,8 @@ def test_sizes_are_those_of_the_run(run: Run) -> None:
     assert dict(sizes_of(run.info, POLY)) == {"n": 5003}
     for sizes, kind, message in (
         ({"n": 3, "m": 3}, UnknownNameError, "'m'"),
-        ({}, RunFileError, "does not say its sizes"),
-        ({"m": 3}, KernelError, "has the size n, which the run does not"),
+        ({}, RunFileError, "has no sizes: the file is incomplete"),
+        ({"m": 3}, KernelError, "has changed since the run, which has no size n"),
     ):
         with pytest.raises(kind, match=message):
             sizes_of(dataclasses.replace(run.info, sizes=sizes), POLY)
@@ -177,7 +177,7 @@ def test_what_differs_from_the_run_is_told(own: Path) -> None:
     assert tunable_of_run(info, own, on_warning=told.append).path == own
     assert not told
     own.write_text(own.read_text() + "# edited\n")
-    with pytest.warns(UserWarning, match="the definition of kernel poly is not what the run was made with"):
+    with pytest.warns(UserWarning, match="the definition of kernel poly changed since the run"):
         tunable_of_run(info, own)
     (both,) = remarks(dataclasses.replace(info, template_hash="0"), load_kernel(own))
     assert both.startswith("the definition and the template of kernel poly are not")
