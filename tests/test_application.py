@@ -164,7 +164,7 @@ class TestDefinition:
             ({"outputs": []}, "no buffer is an output"),
             ({"kernels": []}, "no kernels"),
             ({"kernels": [MATVEC, MATVEC]}, "two kernels are called 'matvec'"),
-            ({"shared": [OrdinalParameter("scale", [1, 2])]}, "'scale' is the name of two things"),
+            ({"shared": [OrdinalParameter("scale", [1, 2])]}, "the name 'scale' is used twice"),
             ({"shared": [OrdinalParameter("swap", [1, 2])]}, "the name 'swap' is a method of run in the steps"),
             ({"sizes": {"smoke": {"n": 3}}}, "preset named 'default'"),
             (

@@ -152,7 +152,7 @@ def test_a_mask_that_is_another_one_every_time_is_refused() -> None:
         return found
 
     data = DataManager(dataclasses.replace(OCEAN, reference=changing), OCEAN.resolve_sizes("smoke"), caches=False)
-    with pytest.raises(ReferenceDataError, match="output 'u' is not the same when it is computed again"):
+    with pytest.raises(ReferenceDataError, match="output 'u' differs when it is computed again"):
         data.require_repeatable()
 
 

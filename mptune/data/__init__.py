@@ -1,4 +1,4 @@
-"""The data manager: a kernel's inputs and references, and typed copies of them made when first needed."""
+"""The data manager: a kernel's inputs, references and typed copies, each made when first needed."""
 
 from mptune.data.data import FIRST, Draw, Stream, least_sizes, rounded_inputs
 from mptune.data.manager import DataManager

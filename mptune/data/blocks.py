@@ -1,7 +1,4 @@
-"""Long arrays in blocks, by all cores: NumPy computes in several threads at a time, and no full temporary is needed.
-
-A good part of the time goes to memory that is used for the first time, which several threads do faster, too.
-"""
+"""Long arrays in blocks, by all cores: temporaries are small, and first use of memory is faster in several threads."""
 
 from __future__ import annotations
 
@@ -13,25 +10,18 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-#: Elements of a block. In smaller ones, threads that only add or convert wait for each other between operations; where
-#: an operation takes longer, a block that fits a core's cache is better.
+#: Elements of a block. Threads with cheap operations (sums, conversions) wait for each other on smaller blocks; slower
+#: operations prefer blocks that fit a core's cache.
 BLOCK: Final = 1 << 19
 
 _Result = TypeVar("_Result")
 
 
 def in_blocks(function: Callable[[slice], _Result], count: int, block: int = BLOCK) -> list[_Result]:
-    """Call a function with the parts of ``range(count)``, in as many threads as this process may use cores.
+    """Call a function with slices of ``range(count)``, a thread for each usable core; return the results in order.
 
-    Settings of a thread, as those of :func:`numpy.errstate` are, have to be made in the function.
-
-    Args:
-        function: works on the elements of a slice, and touches no others.
-        count: how many elements there are.
-        block: how many the function gets at a time.
-
-    Returns:
-        What the function returned, in the order of the parts.
+    The function touches only the elements of its slice of ``block`` elements. Settings of a thread, such as
+    :func:`numpy.errstate`, belong into the function.
     """
     parts = [slice(start, min(start + block, count)) for start in range(0, count, block)]
     threads = min(len(parts), len(os.sched_getaffinity(0)))
@@ -42,9 +32,9 @@ def in_blocks(function: Callable[[slice], _Result], count: int, block: int = BLO
 
 
 def uniform(rng: np.random.Generator, low: float, high: float, count: int) -> NDArray[np.float64]:
-    """Return the ``(count,)`` numbers that ``rng.uniform(low, high, count)`` does; ``rng`` goes on as after that.
+    """Return ``rng.uniform(low, high, count)``, computed in parallel; ``rng`` ends in the same state.
 
-    Each takes one number of the bit generator, so that a thread can begin where another one's block ends.
+    Every number takes one step of the bit generator, so each thread advances it to the start of its block.
     """
     bits = rng.bit_generator
     if not isinstance(bits, np.random.PCG64):
@@ -60,6 +50,6 @@ def uniform(rng: np.random.Generator, low: float, high: float, count: int) -> ND
 
     in_blocks(fill, count)
     bits.advance(count)
-    # Half a number that is left from before is what the next small integer takes.
+    # The cached half of an earlier number, for the next 32-bit integer, stays.
     bits.state = {**bits.state, "has_uint32": state["has_uint32"], "uinteger": state["uinteger"]}
     return numbers

@@ -1,7 +1,4 @@
-"""Conversion of fp64 data to a precision, with an account of what was lost.
-
-Large arrays are worked through in blocks, by all cores.
-"""
+"""Conversion of fp64 data to a precision, with the losses: overflow, underflow and subnormal values."""
 
 from __future__ import annotations
 
@@ -15,18 +12,18 @@ from numpy.typing import NDArray
 from mptune.data.blocks import in_blocks
 from mptune.precision import PRECISIONS, Precision
 
-#: Elements that a thread converts at a time: it makes several temporaries of so many, all of which fit its cache.
+#: Elements that a thread converts at a time; its temporaries fit the core's cache.
 _CONVERTED: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What an input lost because the range of a precision is limited."""
+    """The losses of an input in the range of a precision."""
 
-    size: int = 0  #: how many values there are
+    size: int = 0  #: number of values
     infinite: int = 0  #: finite values that became infinite (NaN in E4M3, which has no infinity)
     zero: int = 0  #: nonzero values that became zero
-    subnormal: int = 0  #: values rounded to a subnormal one, at a larger relative error than the precision's own
+    subnormal: int = 0  #: values rounded to a subnormal one, with a larger relative error than the unit roundoff
     largest: float = 0.0  #: largest magnitude among the values
     smallest: float = np.inf  #: smallest magnitude of a nonzero value, infinity if all are zero
 
@@ -41,7 +38,7 @@ class Loss:
         )
 
     def warnings(self, name: str, precision: Precision) -> tuple[str, ...]:
-        """Say what was lost, in one sentence each for overflow and underflow."""
+        """Return a sentence each about overflow and underflow."""
         found = []
         if self.infinite:
             became = "infinite" if precision.has_infinity else "NaN"
@@ -49,7 +46,7 @@ class Loss:
                 f"input {name!r} overflows in {precision.name}: {self.infinite} of {self.size} values became "
                 f"{became} (largest {self.largest:.6g}, {precision.name} holds {precision.largest:.6g})"
             )
-        # A few subnormal values are in most data and harm nobody.
+        # A few subnormal values are common and harmless.
         if self.zero or self.subnormal > 1e-3 * self.size:
             found.append(
                 f"input {name!r} underflows in {precision.name}: {self.zero} of {self.size} values became zero and "
@@ -60,9 +57,9 @@ class Loss:
 
 
 def convert(values: NDArray[np.float64], precision: Precision) -> tuple[NDArray[Any], Loss]:
-    """Return a C-contiguous array in a precision, of the same shape, each value rounded to nearest, and what was lost.
+    """Return an array rounded to nearest in a precision, C-contiguous and of the same shape, and the losses.
 
-    It is not copied if it has that type already.
+    An array that has that type already is not copied.
     """
     if precision.dtype == values.dtype and not precision.is_traced:
         return values, Loss(size=values.size)
@@ -73,15 +70,15 @@ def convert(values: NDArray[np.float64], precision: Precision) -> tuple[NDArray[
 
 
 def _fill(target: NDArray[Any], source: NDArray[np.float64], precision: Precision) -> Loss:
-    """Write fp64 values to an array in a precision, and return what was lost."""
+    """Write fp64 values to an array in a precision, and return the losses."""
     target[:] = round_to(source, precision)
     magnitude = np.abs(source)
     largest, smallest = float(magnitude.max()), float(magnitude.min())
     if smallest == 0:
         smallest = float(magnitude.min(where=magnitude > 0, initial=np.inf))
     if largest <= precision.largest and smallest >= precision.smallest_normal:
-        return Loss(source.size, largest=largest, smallest=smallest)  # as nearly all data are
-    # Only what is out of the range can be lost; in most data that is little. NaN is not within it.
+        return Loss(source.size, largest=largest, smallest=smallest)  # the common case
+    # Look only at values outside the range, NaN included.
     outside = np.flatnonzero(~((magnitude <= precision.largest) & (magnitude >= precision.smallest_normal)))
     magnitude, held = magnitude[outside], np.abs(target[outside].astype(np.float64))
     infinite = int(np.count_nonzero(np.isfinite(magnitude) & ~np.isfinite(held)))
@@ -100,20 +97,19 @@ def round_to(values: NDArray[np.float64], precision: Precision) -> NDArray[Any]:
     with np.errstate(all="ignore"):
         if precision.name in ("fp64", "fp32"):
             return values.astype(precision.dtype, copy=False)
-        # ml_dtypes converts fp64 by way of wider types and rounds at each step: 1 + 2^-8 + 2^-40 would become 1
-        # in bf16. NumPy takes ten times as long for an fp16 that underflows. What reaches them here has few enough
-        # digits already.
+        # Shortened first, so that the conversion is exact: ml_dtypes rounds twice (1 + 2^-8 + 2^-40 would become 1 in
+        # bf16), and NumPy is ten times slower for fp16 underflow.
         return _shortened(values, precision).astype(precision.dtype)
 
 
 def _shortened(values: NDArray[np.float64], precision: Precision) -> NDArray[np.float64]:
-    """Return fp64 values rounded to the significand of a precision; the exponent may still be too large."""
+    """Return fp64 values rounded to the significand of a precision; the exponent may still overflow."""
     dropped = 53 - precision.significand_bits
     bits = values.view(np.uint64)
     last = (bits >> np.uint64(dropped)) & np.uint64(1)
     rounded = (bits + (last + np.uint64(2 ** (dropped - 1) - 1))) & np.uint64(2**64 - 2**dropped)
     result = rounded.view(np.float64)
-    # Below the normal range the spacing is fixed: adding a number whose last digit has that weight rounds to it.
+    # Below the normal range the spacing is constant: adding a number whose last digit has that weight rounds to it.
     small = np.flatnonzero(np.abs(values) < precision.smallest_normal)
     if small.size:
         anchor = 1.5 * 2.0**52 * precision.smallest_normal * 2.0 ** (1 - precision.significand_bits)

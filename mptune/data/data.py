@@ -1,4 +1,4 @@
-"""A kernel's draws of inputs and their references, made by its functions and checked against its declarations."""
+"""A kernel's draws of inputs and their references, from its functions and checked against its declarations."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from mptune.kernel import Argument, Role, Sizes, Tunable
 from mptune.precision import holds_real_numbers, precision
 from mptune.space.parameters import PrecisionParameter
 
-#: Data of more elements are not made again only to be compared.
+#: Most elements of data that are made a second time for a comparison.
 _MANY: Final = 1 << 22
-#: Numbers of an argument that are rounded to see whether they are exact.
+#: Elements of an argument that are tested for being exact in a type.
 _SAMPLED: Final = 1 << 15
-#: Of the largest magnitude; what differs by less was rounded in another order.
+#: Largest difference, relative to the largest magnitude, that counts as another order of rounding.
 _ROUNDED: Final = 1e-9
 
 
@@ -32,7 +32,7 @@ class Stream(IntEnum):
     """The purpose of draws; the random numbers of one stream are independent of another's."""
 
     SEARCH = 0
-    UNSEEN = 1  #: No search uses them: reported trials are verified on them.
+    UNSEEN = 1  #: for the verification of reported trials, unused by searches
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ class Draw:
 
     @property
     def spawn_key(self) -> tuple[int, ...]:
-        """Of the :class:`numpy.random.SeedSequence` it comes from; the first draw of a search has the seed itself."""
+        """Its key in :class:`numpy.random.SeedSequence`; empty for the first draw, which uses the seed itself."""
         return (int(self.stream), self.number) if self.stream or self.number else ()
 
     def generator(self, seed: int) -> np.random.Generator:
-        """Return the random numbers the draw is made from in a run with this seed."""
+        """Return the generator of the draw in a run with this seed."""
         return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=self.spawn_key))
 
 
@@ -61,7 +61,7 @@ FIRST: Final = Draw()
 def make_inputs(kernel: Tunable, sizes: Sizes, seed: int, draw: Draw = FIRST) -> Mapping[str, Any]:
     """Call ``kernel.inputs`` and return read-only C-contiguous fp64 (or integer) arrays and scalars by argument name.
 
-    A scalar that is missing and named like a size has its value.
+    A missing scalar that is named like a size has the size's value.
     """
     try:
         given = kernel.inputs(draw.generator(seed), sizes)
@@ -78,21 +78,21 @@ def make_inputs(kernel: Tunable, sizes: Sizes, seed: int, draw: Draw = FIRST) ->
             hint = "Declare an argument of that name (In, InOut, Scalar) or leave it out."
             raise UnknownNameError(f"input of {kernel.called}:", name, declared, hint)
         if not by_name[name].is_input:
-            raise KernelError(f"inputs of {kernel.called} has {name!r}, which the kernel only writes: declare it InOut")
+            raise KernelError(f"inputs of {kernel.called} has {name!r}, which is an output only: declare it InOut")
     return MappingProxyType({name: _input(kernel, a, given, sizes) for name, a in by_name.items() if a.is_input})
 
 
 def rounded_inputs(
     kernel: Tunable, sizes: Sizes, seed: int, inputs: Mapping[str, Any]
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Return how much types round the inputs beside those at the sizes next to these, where that is less.
+    """Find types that round the inputs less at these sizes than at neighbouring sizes.
 
-    The points of a grid are exact in fp16 where there are 32 of them, and not where there are 31 or 33. What is exact
-    everywhere, as whole numbers are, is a property of the kernel, and not of the size.
+    The 32 points of a grid are exact in fp16, 31 or 33 points are not. Inputs that are exact at all of these sizes,
+    such as whole numbers, are not listed.
 
     Returns:
-        By precision parameter, type and size: the ratio, below 1, of the root mean squares of what rounding changes,
-        by how many numbers it changes.
+        By precision parameter, type and size: the ratio, below 1, of the root mean squares of the rounding errors,
+        estimated from the fractions of rounded numbers.
     """
     here = _inexact(kernel, inputs)
     if min(here.values(), default=1.0) == 1 or sum(np.size(value) for value in inputs.values()) > _MANY:
@@ -112,7 +112,7 @@ def rounded_inputs(
 
 
 def _inexact(kernel: Tunable, inputs: Mapping[str, Any]) -> dict[tuple[str, str, str], float]:
-    """Return of how many of its numbers a type is not exact, zeros aside: by argument, its parameter, and type."""
+    """Return the fraction of nonzero numbers that a type rounds, by argument, its parameter and the type."""
     types = {p.name: p.values for p in kernel.parameters if isinstance(p, PrecisionParameter)}
     found = {}
     for argument in kernel.arguments:
@@ -138,15 +138,15 @@ def _input(kernel: Tunable, argument: Argument, given: Mapping[str, Any], sizes:
     else:
         raise KernelError(f"inputs of {kernel.called} lacks {name!r}")
     if argument.dtype is None and not holds_real_numbers(value.dtype):
-        raise KernelError(f"{what} has type {value.dtype}; expected real numbers (they are held in fp64)")
+        raise KernelError(f"{what} has type {value.dtype}; expected real numbers (kept in fp64)")
     array = _as_declared(kernel, argument, value, sizes, what, KernelError)
     return array.item() if argument.role is Role.SCALAR else array
 
 
 def require_unmasked(array: Any, what: str) -> None:
-    """Raise KernelError for a masked array of NumPy, whose mask a kernel would not see."""
+    """Raise KernelError for a masked NumPy array."""
     if np.ma.is_masked(array):
-        raise KernelError(f"{what} has masked elements, and a kernel sees no mask; give it as .filled(...)")
+        raise KernelError(f"{what} has masked elements, which a kernel cannot see; give it as .filled(...)")
 
 
 def compute_references(kernel: Tunable, inputs: Mapping[str, Any], sizes: Sizes) -> Mapping[str, NDArray[Any]]:
@@ -178,7 +178,7 @@ def compute_references(kernel: Tunable, inputs: Mapping[str, Any], sizes: Sizes)
 
 
 def checked_references(kernel: Tunable, given: Mapping[str, Any], sizes: Sizes) -> Mapping[str, NDArray[Any]]:
-    """Return references as C-contiguous read-only arrays; raise ReferenceDataError if they do not fit the outputs."""
+    """Return references as C-contiguous read-only arrays; raise ReferenceDataError if they do not match the outputs."""
     outputs = {argument.name: argument for argument in kernel.outputs}
     for name in given:
         if name not in outputs:
@@ -192,7 +192,7 @@ def checked_references(kernel: Tunable, given: Mapping[str, Any], sizes: Sizes) 
 
 
 def least_sizes(kernel: Tunable, sizes: Sizes) -> Sizes | None:
-    """Return the smallest of the given sizes and the kernel's presets; None if its data are large, too."""
+    """Return the smallest of the given sizes and the kernel's presets; None if even its data are large."""
     given = [argument for argument in kernel.arguments if argument.is_input or argument.is_output]
 
     def elements(place: Sizes) -> int:
@@ -205,10 +205,10 @@ def least_sizes(kernel: Tunable, sizes: Sizes) -> Sizes | None:
 def require_repeatable(
     kernel: Tunable, sizes: Sizes, seed: int, inputs: Mapping[str, Any], references: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Check that a kernel's functions give the same inputs and references when they are called again.
+    """Check that a kernel's functions return the same inputs and references when called again.
 
-    They are called at the sizes of :func:`least_sizes`. ``inputs`` are the first draw at the given sizes,
-    ``references`` theirs.
+    They are called at the sizes of :func:`least_sizes`. ``inputs`` are the first draw at the given sizes, and
+    ``references`` are its references.
     """
     try:
         least = least_sizes(kernel, sizes)
@@ -219,24 +219,24 @@ def require_repeatable(
             references = compute_references(kernel, inputs, least)
         again, anew = make_inputs(kernel, least, seed), compute_references(kernel, inputs, least)
     except (MptuneError, MemoryError):
-        return  # a preset nobody asked for need not work; what is wrong at the sizes asked for is said there
+        return  # a smaller preset may fail; errors at the given sizes are reported elsewhere
     for name in inputs:
         if _differ(inputs[name], again[name]):
             raise KernelError(
-                f"inputs of {kernel.called}: {name!r} is not the same when the same input is made again; take "
-                "every random number from the generator they are given (rng), not from numpy.random or random"
+                f"inputs of {kernel.called}: {name!r} differs when it is made again; take every random number from "
+                "the generator rng, not from numpy.random or random"
             )
     for name in references:
-        # A reference may know by how much it differs: one in narrow types does so by more.
+        # A reference in narrow types declares a larger difference.
         if _differ(references[name], anew[name], getattr(kernel.reference, "largest_difference", _ROUNDED)):
             raise ReferenceDataError(
-                f"the reference of {kernel.called}: output {name!r} is not the same when it is computed again "
-                "from the same inputs, so that no error against it means anything"
+                f"the reference of {kernel.called}: output {name!r} differs when it is computed again from the same "
+                "inputs, so errors against it are meaningless"
             )
 
 
 def _differ(first: Any, second: Any, share: float = _ROUNDED) -> bool:
-    """Whether two arrays or numbers differ by more than rounding: than a share of the largest magnitude."""
+    """Whether two arrays or numbers differ by more than a fraction of the largest magnitude."""
     one, other = np.asarray(first), np.asarray(second)
     if one.dtype.kind != "f":
         return not np.array_equal(one, other)
@@ -249,7 +249,7 @@ def _reference(kernel: Tunable, argument: Argument, given: Any, sizes: Sizes) ->
     what = f"the reference of output {argument.name!r} of {kernel.called}"
     if np.ma.is_masked(given):
         if argument.dtype is not None:
-            raise ReferenceDataError(f"{what} has masked elements, and integers have no NaN to stand for them")
+            raise ReferenceDataError(f"{what} has masked elements, which integers cannot represent as NaN")
         given = given.filled(np.nan) if given.dtype.kind == "f" else given
     value = np.asarray(given)
     if argument.dtype is None and (value.dtype.kind != "f" or value.dtype.itemsize < 8):
@@ -270,10 +270,7 @@ def _as_declared(
     *,
     takes_nan: bool = False,
 ) -> NDArray[Any]:
-    """Return an array as fp64 or the declared integer type, C-contiguous and read-only, once it fits the declaration.
-
-    It may be NaN only where it ``takes_nan``.
-    """
+    """Check an array against its declaration; return it in fp64 or the integer type, C-contiguous and read-only."""
     shape = kernel.shape_of(argument, sizes)
     if array.shape != shape:
         raise refusal(f"{what} has shape {array.shape}; expected {shape} at {sizes}")
@@ -296,7 +293,7 @@ def _as_declared(
         if low < limits.min or high > limits.max:
             raise refusal(f"{what} has values outside {argument.dtype}: from {low} to {high}")
         array = np.asarray(array, dtype=argument.dtype, order="C")
-    # A view: the flag must not change on an array that is the user's own.
+    # A view, so that the flag of the user's own array does not change.
     view = array.view()
     view.flags.writeable = False
     return view

@@ -1,4 +1,4 @@
-"""The data manager: inputs and references of a kernel at given sizes, and typed copies of them."""
+"""The data manager: inputs and references of a kernel at given sizes, and their typed copies."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _FP64 = PRECISIONS["fp64"]
 
 
 class DataManager:
-    """Holds a kernel's data on the host: made when first needed, in the types configurations ask for.
+    """A kernel's data on the host, made when first needed, in the types of configurations.
 
     Args:
         kernel: declares the arguments and makes inputs and references.
         sizes: the problem sizes.
-        seed: seeds the inputs.
-        budget_bytes: the most memory for typed copies, in addition to inputs and references; the least recently used
+        seed: the seed of the inputs.
+        budget_bytes: memory limit of typed copies, in addition to inputs and references; the least recently used
             are dropped first. None: a quarter of the available memory.
         cache_dir: folder of cached references. None: ``$MPTUNE_CACHE_DIR/references`` or the user's cache folder.
-        draw: which sample of the inputs.
-        caches: whether references are kept on disk, and looked for there.
-        inputs: by argument, values in any real type of the declared shapes, instead of those the kernel makes.
+        draw: the sample of the inputs.
+        caches: whether references are cached on disk.
+        inputs: values by argument, of any real type and the declared shapes, in place of the kernel's own inputs.
     """
 
     def __init__(
@@ -63,22 +63,20 @@ class DataManager:
         self._cache_dir = cache_folder("references") if cache_dir is None else cache_dir
         self._typed: OrderedDict[tuple[str, Precision], NDArray[Any]] = OrderedDict()
         self._losses: dict[tuple[str, Precision], Loss] = {}
-        self._is_recalled = False  # whether the references were on disk
+        self._is_cached = False  # whether the references were on disk
         if inputs is not None:
             self.inputs = inputs
 
     @cached_property
     def inputs(self) -> Mapping[str, Any]:
         """Inputs as of :func:`~mptune.data.data.make_inputs`; OutOfMemoryError if they do not fit."""
-        # Thousands of small draws need not ask for what the first one of their size had.
+        # Skip the check for small further draws, of which there are thousands.
         if self._draw == FIRST or sum(self._elements().values()) > 2**20:
             self.require(available_memory_bytes())
         try:
             return make_inputs(self.kernel, self.sizes, self._seed, self._draw)
         except MemoryError as error:
-            raise OutOfMemoryError(
-                f"{self.sizes}: making the inputs of {self.kernel.name} ran out of memory"
-            ) from error
+            raise OutOfMemoryError(f"{self.sizes}: the inputs of {self.kernel.name} ran out of memory") from error
 
     @cached_property
     def references(self) -> Mapping[str, NDArray[Any]]:
@@ -86,11 +84,11 @@ class DataManager:
         folder = self._cache_dir if self._caches else None
         key = reference_key(self.kernel, self._inputs_key, self.sizes) if folder else None
         cached = load_references(folder, key) if folder and key else None
-        # (What the check refuses is damaged in a way the file format does not show.)
+        # The check refuses damage that the file format does not show.
         with contextlib.suppress(ReferenceDataError):
             if cached is not None:
                 references = checked_references(self.kernel, cached, self.sizes)
-                self._is_recalled = True
+                self._is_cached = True
                 return references
         try:
             references = compute_references(self.kernel, self.inputs, self.sizes)
@@ -103,8 +101,8 @@ class DataManager:
     def require_repeatable(self) -> None:
         """Check inputs and references as :func:`~mptune.data.data.require_repeatable` does."""
         references = self.references
-        # What was on disk for these inputs was made in another process, and checked there.
-        if not self._is_recalled:
+        # Cached references of these inputs were checked when they were made.
+        if not self._is_cached:
             require_repeatable(self.kernel, self.sizes, self._seed, self.inputs, references)
 
     @cached_property
@@ -114,7 +112,7 @@ class DataManager:
 
     @cached_property
     def data_key(self) -> str:
-        """Identity of the data errors are measured with: sizes and the values of inputs and references."""
+        """A checksum of the sizes, inputs and references."""
         digest = hashlib.sha256(self._inputs_key.encode())
         for name, array in self.references.items():
             update_digest(digest, name, array)
@@ -144,7 +142,7 @@ class DataManager:
     def typed(self, argument: Argument, precision: Precision | None) -> NDArray[Any]:
         """Return a buffer's input in a precision (None for an integer): C-contiguous, read-only, rounded to nearest.
 
-        It is kept within the budget, but not on disk, which is hardly faster (``benchmarks/typed_copies.py``).
+        Copies are cached within the budget in memory. A cache on disk is hardly faster than the conversion.
         """
         values = np.asarray(self.inputs[argument.name])
         if precision is None or (values.dtype == precision.dtype and not precision.is_traced):
@@ -177,7 +175,7 @@ class DataManager:
         )
 
     def warnings(self, configuration: Configuration) -> tuple[str, ...]:
-        """Say which inputs overflow or underflow in the precisions of a configuration."""
+        """Return warnings of inputs that overflow or underflow in the precisions of a configuration."""
         found: list[str] = []
         for argument in self.kernel.arguments:
             chosen = self.kernel.precision_of(argument, configuration)
@@ -188,11 +186,11 @@ class DataManager:
         return tuple(found)
 
     def overflows(self) -> list[tuple[str, Precision]]:
-        """Return the inputs in which a finite value became infinite or NaN, of all types that were asked for."""
+        """Return the inputs and types, of all copies so far, in which a finite value became infinite or NaN."""
         return [key for key, loss in self._losses.items() if loss.infinite]
 
     def require(self, available_bytes: int) -> None:
-        """Raise OutOfMemoryError unless inputs, references and the widest typed copies fit; none of them is made."""
+        """Raise OutOfMemoryError unless inputs, references and the widest typed copies fit; nothing is allocated."""
         needed = 0
         for argument, count in self._elements().items():
             held = 8 if argument.dtype is None else np.dtype(argument.dtype).itemsize
@@ -204,7 +202,7 @@ class DataManager:
             )
 
     def _copy_bytes(self, argument: Argument) -> int:
-        """Return the bytes per element of the widest copy; an input in its own type is not copied."""
+        """Return the bytes per element of the widest copy; inputs in fp64 or an integer type are not copied."""
         if argument.precision is None:
             return np.dtype(argument.dtype).itemsize if argument.is_output else 0
         by_name = {parameter.name: parameter.values for parameter in self.kernel.parameters}

@@ -1,7 +1,4 @@
-"""References on disk, so that an expensive one is computed once; any trouble means computing it again.
-
-They are known by everything they depend on: the inputs, the sizes, and the source they come from.
-"""
+"""The disk cache of references. Its keys cover inputs, sizes and source; a damaged entry is computed again."""
 
 from __future__ import annotations
 
@@ -29,21 +26,21 @@ from mptune.paths import open_own, own_folder
 
 _IMPORTED_AT: Final = time.time()
 _INSTALLED: Final = (Path(sysconfig.get_path("stdlib")).resolve(), Path(__file__).resolve().parent.parent)
-#: Elements, or bytes, that a digest takes at a time.
+#: Bytes of a block in a digest; shorter arrays (in elements) are digested whole.
 _DIGESTED: Final = 1 << 20
-# Keeps the names of outputs apart from those of np.savez's own arguments.
+# Distinguishes outputs from arguments of np.savez.
 _PREFIX: Final = "output."
 
 
 def load_references(folder: Path, key: str) -> dict[str, NDArray[Any]] | None:
-    """Return the references of that key; None if there are none or the file is damaged."""
+    """Return the references of a key; None if there are none or the file is damaged."""
     try:
         path = own_folder(folder) / f"{key}.npz"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with open_own(path) as file, np.load(file, allow_pickle=False) as archive:
                 arrays = {name.removeprefix(_PREFIX): archive[name] for name in archive.files}
-    except Exception:  # a damaged zip or header fails in many ways, and all mean the same
+    except Exception:  # a damaged zip or header raises many types
         return None
     with contextlib.suppress(OSError):
         os.utime(path)
@@ -58,9 +55,9 @@ def keep_references(
     largest_entry_bytes: int = 1 << 30,
     folder_bytes: int = 4 << 30,
 ) -> None:
-    """Keep references in a folder of ``.npz`` files, from which the least recently used are deleted first.
+    """Write references to a folder of ``.npz`` files, and delete the least recently used above ``folder_bytes``.
 
-    Nothing is kept in a folder that others can change or that is not writable.
+    Nothing is written to a folder that others can change.
     """
     if sum(array.nbytes for array in references.values()) > largest_entry_bytes:
         return
@@ -81,20 +78,20 @@ def keep_references(
 
 
 def update_digest(digest: hashlib._Hash, name: str, array: NDArray[Any]) -> None:
-    """Add a named C-contiguous array, its type and shape included, to a digest: of a long one, its blocks' digests."""
+    """Add a named C-contiguous array with its type and shape to a digest; a long array by its blocks' digests."""
     digest.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
     flat = array.reshape(-1)
     if flat.size <= _DIGESTED:
         digest.update(flat.tobytes())
         return
-    # (not every type, bf16 for one, lends its memory)
+    # Viewed as bytes, as bf16 supports no memoryview.
     octets = flat.view(np.uint8)
     for part in in_blocks(lambda part: hashlib.sha256(octets[part].data).digest(), octets.size, _DIGESTED):
         digest.update(part)
 
 
 def reference_key(kernel: Tunable, inputs_key: str, sizes: Sizes) -> str | None:
-    """Return the identity of what the references depend on, None if the source is not known for sure.
+    """Return the key of a kernel's references; None if their source is not certain.
 
     Files that the reference reads are not covered: their content belongs in the inputs.
     """
@@ -111,10 +108,10 @@ def reference_key(kernel: Tunable, inputs_key: str, sizes: Sizes) -> str | None:
 
 
 def _source_files(function: Callable[..., Any]) -> list[bytes] | None:
-    """Return the contents of the source files behind a function.
+    """Return the contents of a function's source files.
 
-    None without a file (a notebook, a partial), for a closure, whose captured values no file shows, for a function from
-    another process, and for a file changed since this process started, which may not be what was imported.
+    Return None for a function without a file (a notebook, a partial), a closure, a function from another process, and a
+    file changed since this process started.
     """
     if not inspect.isfunction(function) or function.__closure__ or "__spec__" not in function.__globals__:
         return None
@@ -129,9 +126,9 @@ def _source_files(function: Callable[..., Any]) -> list[bytes] | None:
 
 
 def _own_modules(namespace: Mapping[str, Any]) -> Iterable[Path]:
-    """Return the files of the user's modules a namespace uses, directly or through one another.
+    """Return the files of the user's modules that a namespace uses, directly or indirectly.
 
-    Not those of Python, an installed package or mptune: their versions change, not their files.
+    Python, installed packages and mptune are left out: their versions are part of the key.
     """
     found: set[Path] = set()
     pending = [namespace]

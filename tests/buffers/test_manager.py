@@ -143,7 +143,7 @@ def kernel_of_one_input(given, **changes):
             UnknownNameError,
             r"unknown input of kernel example: 'idnex'; did you mean 'index'\?.*Declare an argument",
         ),
-        ({"y": np.zeros((37, 5))}, KernelError, r"'y', which the kernel only writes: declare it InOut"),
+        ({"y": np.zeros((37, 5))}, KernelError, r"'y', which is an output only: declare it InOut"),
         (
             {"x": np.zeros((37, 1))},
             KernelError,

@@ -172,7 +172,7 @@ def test_what_a_kernel_does_to_its_worker_is_one_trial(troubled: tuple[DeviceEva
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        (lambda rng, size: {"x": np.empty(1 << 48)}, "making the inputs of twice ran out of memory"),
+        (lambda rng, size: {"x": np.empty(1 << 48)}, "the inputs of twice ran out of memory"),
         (lambda rng, size: os._exit(3), "end the process, as os._exit does"),
     ],
     ids=["memory", "exit"],
