@@ -328,9 +328,7 @@ def test_draws_of_verification_are_the_same_for_a_seed_and_none_of_the_search():
 
 def test_inputs_of_other_random_numbers_are_refused_in_one_line():
     restless = dataclasses.replace(kernel, inputs=lambda rng, size: {"x": np.random.random(size.n)})  # noqa: NPY002
-    with pytest.raises(
-        MptuneError, match="inputs of kernel shift: 'x' differs when it is made again"
-    ):
+    with pytest.raises(MptuneError, match="inputs of kernel shift: 'x' differs when it is made again"):
         tune(restless, **OPTIONS)
 
 

@@ -1,4 +1,4 @@
-"""Files: run files, recorded spaces, and other tools' formats: Kernel Tuner cache files, T1 inputs, T4 results, tables.
+"""File formats: run files, recorded spaces, Kernel Tuner cache files, T1 inputs, T4 results and tables.
 
 A file's content decides its format, not its name.
 """
@@ -21,7 +21,7 @@ __all__ = ["EXPORTERS", "FORMATS", "read_run", "read_t1", "to_csv", "to_json", "
 
 #: Every format by name.
 FORMATS: Final[Mapping[str, Format]] = {one.name: one for one in (CACHE, RECORDING, T1, T4, CSV, PARQUET, JSON)}
-#: What a run can be exported as, by the name of the format.
+#: The formats of exported runs, by name.
 EXPORTERS: Final[Mapping[str, Callable[[Run], str | bytes]]] = {
     name: one.write for name, one in FORMATS.items() if one.write is not None
 }
@@ -30,11 +30,11 @@ EXPORTERS: Final[Mapping[str, Callable[[Run], str | bytes]]] = {
 def read_run(path: str | Path) -> Run:
     """Read a run file or a recording: mptune's own, a Kernel Tuner cache file or T4 results, gzipped or not.
 
-    A recording is a run without a threshold, whose trials are in the order of the file.
+    A recording becomes a run without a threshold, with the trials in the order of the file.
 
     Raises:
-        SpaceFileError: the file is missing, empty, damaged, of another format, or a recording of nothing.
-        RunFileError: it is a run file that cannot be read.
+        SpaceFileError: the file is missing, empty, damaged or of another format, or it records no configuration.
+        RunFileError: a run file cannot be read.
     """
     path = Path(path)
     if is_run_file(path):

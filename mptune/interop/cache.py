@@ -2,10 +2,10 @@
 
 A cache file is one JSON object: ``device_name``, ``kernel_name``, ``problem_size``, ``tune_params_keys``,
 ``tune_params``, and ``cache``, which maps "v1,v2,..." to an entry with the value of each parameter, ``time`` in
-milliseconds, the raw ``times``, the time each phase took, and any further measurement. A configuration that
-failed has the name of an error under ``__error__`` or instead of a time, or a time of 1e20 or more.
+milliseconds, the raw ``times``, the durations of phases, and any further measurement. A failed configuration has the
+name of an error under ``__error__`` or instead of a time, or a time of 1e20 or more.
 
-Kernel Tuner appends entries and closes the braces only at the end: a file without its end gives its complete entries.
+Kernel Tuner appends entries and closes the braces only at the end: of a truncated file, all complete entries are read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from mptune.results.trial import Status, Trial
 from mptune.run import Run
 from mptune.store.info import read_fields
 
-#: Kernel Tuner's words for a failure.
 _STATUS_OF: Final[Mapping[str, Status]] = {
     "CompilationFailedConfig": Status.COMPILE_ERROR,
     "RuntimeFailedConfig": Status.LAUNCH_ERROR,
@@ -33,7 +32,7 @@ _STATUS_OF: Final[Mapping[str, Status]] = {
 }
 _WORD_OF: Final[Mapping[Status, str]] = {status: word for word, status in _STATUS_OF.items()}
 
-#: Kernel Tuner's phases, all in milliseconds, and what a measurement calls them.
+#: Kernel Tuner's phases, in milliseconds, and their names in a measurement.
 _PHASES: Final[Mapping[str, str]] = {
     "compile_time": "compile",
     "verification_time": "accuracy",
@@ -41,12 +40,11 @@ _PHASES: Final[Mapping[str, str]] = {
     "strategy_time": "strategy",
     "framework_time": "framework",
 }
-#: The rest of a number, a literal or an escape that was cut in two.
+#: The rest of a truncated number, literal or escape.
 _PARTIAL_TOKEN: Final = re.compile(r"[\w.+\-\\]*\s*")
-#: Marks an entry as failed whatever its numbers are.
+#: Marks an entry as failed, even if it has numbers.
 _ERROR_KEY: Final = "__error__"
-#: What Kernel Tuner does not have: whether more of the objective is better, the accuracy signature, how exactly a trial
-#: ended, and why.
+#: mptune's additions to the format.
 _MAXIMISE_KEY: Final = "mptune_maximise"
 _SIGNATURE_KEY: Final = "mptune_signature"
 _STATUS_KEY: Final = "mptune_status"
@@ -87,7 +85,7 @@ def _read(path: Path, document: Any) -> Run | None:
 
 
 def _goal(objective: Any) -> str:
-    """Return the metric that the recording was made for; of several objectives the first."""
+    """Return the metric of the recording's first objective."""
     if isinstance(objective, list) and objective:
         objective = objective[0]
     return objective if isinstance(objective, str) and objective not in ("", "time") else "time_ms"
@@ -124,15 +122,14 @@ def _record(path: Path, key: str, entry: Any, names: tuple[str, ...], goal: str)
 def _write(run: Run) -> str:
     """Return the text of a cache file that Kernel Tuner 1.5 reads and simulates.
 
-    A status Kernel Tuner has no word for is written as the nearest one, and exactly in ``mptune_status``. It knows no
-    threshold: an inaccurate trial keeps its numbers but is marked as failed, so that it is best in no tool.
+    A status unknown to Kernel Tuner becomes the nearest one, and is exact in ``mptune_status``. There is no threshold
+    in this format: an inaccurate trial keeps its numbers but is marked as failed, so that no tool ranks it.
     """
     info, names = run.info, run.parameter_names
     taken = {"time", "times", *_PHASES, *run.metric_names, _ERROR_KEY, _STATUS_KEY, _MESSAGE_KEY}
     for name in filter(taken.__contains__, names):
         raise SpaceFileError(
-            f"{run.name}: a Kernel Tuner cache file has no place for a parameter called {name!r}, "
-            "the name of something measured"
+            f"{run.name}: parameter {name!r} has the name of a measurement, which a Kernel Tuner cache file cannot hold"
         )
     header = {
         "device_name": info.device,
@@ -145,8 +142,8 @@ def _write(run: Run) -> str:
         _SIGNATURE_KEY: list(info.signature),
         "cache": {},
     }
-    # One entry a line and no line break but these two at the end: Kernel Tuner looks at the last three
-    # characters to tell whether a file was closed, and appends to what is before them.
+    # One entry a line. Kernel Tuner compares the last three characters to recognise a closed file, and appends before
+    # them.
     opened = json.dumps(header, indent="")[:-3]
     entries: dict[str, dict[str, Any]] = {}
     for trial in run.indexed:
@@ -176,11 +173,7 @@ def _entry(trial: Trial, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _repaired(text: str) -> Any | None:
-    """Return a document whose end is missing, with every complete entry; None if it has none or is damaged elsewhere.
-
-    Kernel Tuner appends entries to its cache file and closes the braces only at the end, so a run that was cut off
-    leaves a file that ends after a comma, after an entry, or within one.
-    """
+    """Return a truncated document with every complete entry; None if it has none or is damaged elsewhere."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -189,7 +182,7 @@ def _repaired(text: str) -> Any | None:
     except (ValueError, RecursionError):
         return None
     end = len(text)
-    for _ in range(20):  # closing braces that an entry cut in two has at most
+    for _ in range(20):  # most closing braces within a truncated entry
         end = text.rfind("}", 0, max(end, 0))
         with contextlib.suppress(ValueError, RecursionError):
             return json.loads(f"{text[: end + 1]}}}}}")

@@ -1,7 +1,6 @@
 """File formats, reading and writing their text, and runs made from the entries of a recording.
 
-The trials *are* the search space of a recording. A partial recording replays only what it holds, because
-nothing is known about the rest.
+The trials *are* the search space of a recording, so a partial recording replays only its own configurations.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from mptune.space.parameters import (
 )
 from mptune.store import ParameterInfo, RunInfo, RunState
 
-#: The first bytes of every SQLite file, and so of every run file.
+#: The first bytes of every run file, which is an SQLite file.
 _SQLITE_MAGIC: Final = b"SQLite format 3\0"
-#: Bytes of text that are read at most.
+#: Bytes of the largest text that is read.
 _LARGEST_BYTES: Final = 512 << 20
-#: Kernel Tuner writes a time of at least this for a configuration that failed.
+#: The least time, in ms, that Kernel Tuner writes for a failed configuration.
 _FAILED: Final = 1e20
 
 
@@ -45,11 +44,11 @@ class Format:
     """A file format. A file is data: reading executes nothing.
 
     Attributes:
-        name: what ``export --format`` calls it, and the suffix of a file name that chooses it.
-        title: what messages call a file of it.
-        read: returns a document as a run, None if it is of another format. The document is the object that JSON text
-            holds; of any other text, damaged JSON included, the text itself. The path names it in messages. Raises
-            SpaceFileError if it is damaged or records nothing.
+        name: its name in ``export --format``, and the suffix of file names that chooses it.
+        title: its name in messages.
+        read: ``read(path, document)`` returns the document as a run, None if it has another format. The document is
+            the JSON object, or the text itself if that is no valid JSON. Raises SpaceFileError if the document is
+            damaged or records nothing.
         write: returns a run in this format. Raises SpaceFileError if it has no trial.
     """
 
@@ -60,19 +59,19 @@ class Format:
 
 
 def space_name(path: Path) -> str:
-    """Return the file's name without ``.gz``, ``.json`` and ``.db``: what a report calls the space."""
+    """Return the name of a space in reports: the file's name without ``.gz``, ``.json`` and ``.db``."""
     return path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".db") or path.name
 
 
 def is_run_file(path: str | Path) -> bool:
-    """Return whether a file is a run file, or what is left of one."""
+    """Return whether a file is a run file, possibly a damaged one."""
     return _bytes_of(Path(path), len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file, decompressed where its content is gzip whatever its name is.
+    """Return the text of a file, decompressed if its content is gzip.
 
-    A character cut in two at the very end is dropped, as a writer that was killed leaves it.
+    A truncated character at the end, left by a killed writer, is dropped.
     """
     data = _bytes_of(path, _LARGEST_BYTES + 1)
     if data.startswith(b"\x1f\x8b"):
@@ -83,7 +82,7 @@ def read_text(path: Path) -> str:
             what = "ends too early" if isinstance(error, EOFError) else f"is damaged ({error})"
             raise SpaceFileError(f"{path}: the gzip data {what}") from error
     if len(data) > _LARGEST_BYTES:
-        raise SpaceFileError(f"{path}: more than {_LARGEST_BYTES >> 20} MiB; no recording is as large as that")
+        raise SpaceFileError(f"{path}: larger than {_LARGEST_BYTES >> 20} MiB, the limit of a recording")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -96,7 +95,6 @@ def read_text(path: Path) -> str:
 
 
 def _bytes_of(path: Path, size: int) -> bytes:
-    """Return the first bytes of a file."""
     try:
         with path.open("rb") as file:
             return file.read(size)
@@ -129,13 +127,13 @@ def load_json(path: Path, text: str) -> Any:
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Write a file, all of it or nothing; text is gzipped if the name ends in ``.gz``, equal text to equal bytes."""
+    """Write a whole file or nothing; text is gzipped, reproducibly, if the name ends in ``.gz``."""
     data = content.encode() if isinstance(content, str) else content
     if isinstance(content, str) and path.suffix == ".gz":
         data = gzip.compress(data, mtime=0)
     try:
         if path.is_file() and is_run_file(path):
-            raise SpaceFileError(f"{path} is a run file: give what is written another name")
+            raise SpaceFileError(f"{path} is a run file, which is not overwritten: choose another name")
         write_whole(path, data)
     except OSError as error:
         raise SpaceFileError(f"cannot write {path}: {error.strerror or error}") from error
@@ -146,7 +144,7 @@ def write(path: Path, content: str | bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One entry of a recording: the value of each parameter, in order, and what came out."""
+    """One entry of a recording: the value of each parameter, in order, and the result."""
 
     values: tuple[Any, ...]
     status: Status
@@ -163,7 +161,7 @@ class Record:
         times_ms: tuple[float, ...],
         durations_s: Mapping[str, float],
     ) -> Self:
-        """Return an entry of another tool: one without a usable value of its goal failed; a failure has no numbers."""
+        """Return an entry of another tool; it failed without a usable value of its goal, and then has no numbers."""
         status, message = outcome
         value = metrics.get(goal)
         if status is Status.OK and (value is None or abs(value) >= _FAILED or (goal == "time_ms" and value <= 0.0)):
@@ -187,21 +185,20 @@ def assemble(
     warnings: tuple[str, ...] = (),
     **about: Any,
 ) -> Run:
-    """Return the run with the entries of a recording; of two entries for one configuration the last one counts.
+    """Return the run of a recording's entries; the last entry of a configuration replaces earlier ones.
 
     Its baseline is the best of the all-fp64, accurate configurations. It has no threshold.
 
     Args:
         name: name of the recording.
         names: names of the parameters, in the order of ``Record.values``.
-        declared: values the file declares for a parameter; those that occur are added.
+        declared: declared values by parameter; other values of entries are added.
         records: the entries.
-        parameters: the parameters themselves where they are known, instead of ``declared``.
-        objective: metric that the recording was made for. The time takes the place of one with a name that an
-            expression cannot hold.
-        minimise: whether less of it is better.
+        parameters: the parameters, if known, instead of ``declared``.
+        objective: metric of the recording's objective; the time if its name is no identifier.
+        minimise: whether the objective is minimised.
         problem_size: sizes by name, a list of sizes, or a size.
-        signature: names of the parameters that can change the numbers, None if the recording does not say.
+        signature: names of the parameters that can change the numbers; None if unknown.
         warnings: remarks about the recording.
         about: further fields of :class:`~mptune.store.RunInfo`.
     """
@@ -256,7 +253,7 @@ def _trial(name: str, configuration: Configuration, record: Record) -> Trial:
 
 
 def _sizes(problem_size: Any) -> dict[str, int]:
-    """Return the sizes by name; those of a list are called x, y, z, w. Empty where they are no whole numbers."""
+    """Return sizes by name, x, y, z and w for a list; empty unless all are whole numbers."""
     if isinstance(problem_size, Mapping):
         named = {str(name): size for name, size in problem_size.items()}
     else:
@@ -268,14 +265,13 @@ def _sizes(problem_size: Any) -> dict[str, int]:
 def _signature(
     parameters: Sequence[Parameter], given: Sequence[str] | None, trials: Iterable[Trial]
 ) -> tuple[str, ...]:
-    """Return the signature given, else the precisions and policies if the recorded errors depend on them alone.
+    """Return the given signature, or the precisions and policies if the recorded errors depend only on them.
 
-    Elsewhere nothing says which parameters change the numbers, and a wrong signature would let a strategy
-    write off configurations that are accurate.
+    Otherwise the signature is unknown, and a wrong one would make strategies exclude accurate configurations.
     """
     if given is not None:
         if not isinstance(given, list | tuple):
-            raise MptuneError(f"its signature should be a list of names, and is {given!r}")
+            raise MptuneError(f"the signature is {given!r}; expected a list of names")
         return tuple(p.name for p in parameters if p.name in given)
     names = tuple(p.name for p in parameters if isinstance(p, PrecisionParameter | PolicyParameter))
     ranges: dict[tuple[Value, ...], tuple[float, float]] = {}
@@ -284,7 +280,7 @@ def _signature(
             group = trial.configuration.subset(names)
             low, high = ranges.get(group, (error, error))
             ranges[group] = min(low, error), max(high, error)
-    # The order of a sum changes errors by less than a factor of two.
+    # The order of summation changes errors by less than a factor of two.
     return names if all(high <= 2.0 * low for low, high in ranges.values()) else ()
 
 
@@ -304,5 +300,5 @@ def finite(value: Any) -> float | None:
 
 
 def finite_numbers(values: Any) -> tuple[float, ...]:
-    """Return the finite numbers of a list as floats, nothing for anything that is not a list."""
+    """Return the finite numbers of a list as floats; empty for anything but a list."""
     return tuple(float(value) for value in values if is_number(value)) if isinstance(values, list) else ()

@@ -4,12 +4,12 @@ One JSON object, gzipped if the name ends in ``.gz``:
 
 - ``format`` is "mptune-space", ``version`` is 1;
 - ``kernel``, ``device``, ``metric``, ``measured_by``, ``problem_size``, ``objective``, ``units`` and ``signature`` are
-  fields of :class:`~mptune.store.RunInfo` (``measured_by`` is ``metrics``, ``problem_size`` is ``sizes``); ``notes``
-  maps names to text: how, where and when it was recorded, and with which ``metric`` if that has no place of its own;
-- ``maximise`` is true if more of the objective is better, else missing;
+  fields of :class:`~mptune.store.RunInfo` (``measured_by`` is ``metrics``, ``problem_size`` is ``sizes``);
+- ``notes`` maps names to text about the recording; it may hold the ``metric``;
+- ``maximise`` is true if the objective is maximised, else missing;
 - ``parameters`` is a list of ``name``, ``kind`` and ``values``;
 - ``codes`` maps each parameter to a column of positions in its ``values``, one per recorded configuration;
-- ``statuses`` and ``messages`` hold the distinct ones under ``values`` and a column of positions under ``codes``;
+- ``statuses`` and ``messages`` have distinct texts in ``values`` and a column of positions in ``codes``;
 - ``metrics`` maps each metric to a column of numbers, null if a trial has none.
 """
 
@@ -36,7 +36,7 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """Texts as positions in a list of the distinct ones."""
+    """Texts as positions in a list of distinct texts."""
 
     values: tuple[str, ...]
     codes: tuple[int, ...]
@@ -102,7 +102,6 @@ def _read(path: Path, document: Any) -> Run | None:
 
 
 def _looked_up(path: Path, name: str, values: Sequence[Any], codes: Sequence[int]) -> list[Any]:
-    """Return the value at each code."""
     for code in codes:
         if not 0 <= code < len(values):
             raise SpaceFileError(f"{path}: column {name!r} has the entry {code!r}; expected 0 to {len(values) - 1}")
@@ -110,13 +109,10 @@ def _looked_up(path: Path, name: str, values: Sequence[Any], codes: Sequence[int
 
 
 def recording_text(run: Run, notes: Mapping[str, str] | None = None) -> str:
-    """Return a run as a recorded space, without raw launch times, phases and what can be derived.
+    """Return a run as a recorded space, without raw launch times, phases and derived metrics.
 
-    Numbers are rounded to six significant digits: a median of launch times has no more that mean something.
-
-    Args:
-        run: what to write.
-        notes: how, where and when it was recorded, by name; by default when, and the command.
+    Numbers are rounded to six significant digits, which exceeds the accuracy of a median of launch times. The ``notes``
+    are by default the date and the command.
     """
     info, trials, parameters = run.info, run.indexed, run.parameters
     codes = run.space.codes(range(run.space.size))
@@ -144,7 +140,7 @@ def recording_text(run: Run, notes: Mapping[str, str] | None = None) -> str:
             for name in metrics
         },
     }
-    # A line per entry, columns included, can be read and compared; a line per number cannot.
+    # A line per field, so that diffs stay readable.
     lines = [f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in document.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

@@ -1,8 +1,8 @@
-"""T4 results files and T1 inputs: the formats of results and of search spaces shared by several auto-tuners.
+"""T4 results files and T1 inputs: formats of results and search spaces that several auto-tuners share.
 
-A T4 file is one JSON object with ``metadata``, ``schema_version`` and ``results``; a result has its
-``configuration``, ``times`` by phase, ``invalidity``, ``correctness``, ``measurements`` (name, value, unit) and
-the names of its ``objectives``. A T1 file has the parameters, their values and conditions.
+A T4 file is one JSON object with ``metadata``, ``schema_version`` and ``results``. A result has its ``configuration``,
+``times`` by phase, ``invalidity``, ``correctness``, ``measurements`` (name, value, unit) and the names of its
+``objectives``. A T1 file has the parameters, their values and conditions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,10 +23,10 @@ from mptune.space.parameters import Parameter, parameter_of, parse_values
 from mptune.space.search_space import SearchSpace
 from mptune.store.info import read_fields
 
-#: What T4 does not have: that more of the objective is better, in the metadata.
+#: mptune's addition to the metadata: whether the objective is maximised.
 _MAXIMISE: Final = "mptune_maximise"
 
-#: Milliseconds in one unit of time, by every spelling seen in files; one tool writes "miliseconds".
+#: Milliseconds in one unit of time, by every spelling in known files; one tool writes "miliseconds".
 _MILLISECONDS: Final[Mapping[str, float]] = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1e3),
     **dict.fromkeys(("ms", "millisecond", "milliseconds", "milisecond", "miliseconds"), 1.0),
@@ -42,9 +42,9 @@ _STATUS_OF: Final[Mapping[str, Status]] = {
     "constraints": Status.CONSTRAINT,
     "correctness": Status.ERROR,
 }
-#: How a result ended that is invalid and states its error all the same: it ran, and was not what was asked for.
+#: The status of an invalid result that has an error, and therefore ran.
 _RAN_AS: Final[Mapping[Status, Status]] = {Status.ERROR: Status.INACCURATE, Status.CONSTRAINT: Status.VIOLATION}
-#: What T4 calls a status; it has no word for the others but "runtime".
+#: T4's words for statuses; all others become "runtime".
 _WORD_OF: Final[Mapping[Status, str]] = {
     **{status: word for word, status in _STATUS_OF.items() if status is not Status.ERROR},
     **dict.fromkeys(
@@ -52,7 +52,6 @@ _WORD_OF: Final[Mapping[Status, str]] = {
     ),
     Status.VIOLATION: "constraints",
 }
-#: The fields of a result.
 _RESULT: Final = {
     "configuration": Mapping[str, Any],
     "times": Mapping[str, Any],
@@ -61,7 +60,7 @@ _RESULT: Final = {
     "measurements": tuple[Mapping[str, Any], ...],
     "objectives": tuple[str, ...],
 }
-#: T4's phases and what a measurement calls them.
+#: T4's phases and their names in a measurement.
 _PHASES: Final[Mapping[str, str]] = {
     "compilation": "compile",
     "compilation_time": "compile",
@@ -71,7 +70,6 @@ _PHASES: Final[Mapping[str, str]] = {
     "framework": "framework",
 }
 
-#: What converts a value of each type.
 _TYPES: Final[Mapping[str, Callable[[Any], Value]]] = {
     "int": int,
     "uint": int,
@@ -82,7 +80,7 @@ _TYPES: Final[Mapping[str, Callable[[Any], Value]]] = {
 
 
 def _read(path: Path, document: Any) -> Run | None:
-    """Return a T4 document as a run; times become milliseconds whatever their unit is."""
+    """Return a T4 document as a run, with all times in milliseconds."""
     if not isinstance(document, dict) or "results" not in document:
         return None
     kinds = {"results": tuple[Mapping[str, Any], ...], "metadata": Mapping[str, Any]}
@@ -134,7 +132,7 @@ def _record(
         else:
             metrics[name] = value
             units |= {name: str(unit)} if unit else {}
-    # Times without a unit say nothing; a result that failed may well have none.
+    # Times without a unit are ignored; a failed result may have none.
     times = result.get("times", {}) if timeunit is not None else {}
     scale = _milliseconds(where, timeunit) if times else 1.0
     durations = {name: n * scale / 1e3 for word, name in _PHASES.items() if (n := finite(times.get(word))) is not None}
@@ -154,9 +152,9 @@ def _outcome(where: str, result: Mapping[str, Any]) -> tuple[Status, str]:
 
 
 def _milliseconds(where: str, unit: Any) -> float:
-    """Return how many milliseconds a unit of time is."""
+    """Return the milliseconds in a unit of time."""
     if unit is None:
-        raise SpaceFileError(f"{where} gives its time no unit, and the file's metadata no 'timeunit'")
+        raise SpaceFileError(f"{where} has a time without a unit, and the file's metadata have no 'timeunit'")
     if (found := _MILLISECONDS.get(str(unit).strip().lower())) is None:
         known = ("seconds", "milliseconds", "microseconds", "nanoseconds")
         raise SpaceFileError(f"{where}: {UnknownNameError('unit of time', unit, known)}")

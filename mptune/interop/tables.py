@@ -12,16 +12,15 @@ from mptune.markup import plain
 from mptune.run import Run, json_document
 from mptune.store.info import plain as as_json
 
-#: How a cell begins that a spreadsheet takes for a formula (OWASP, "CSV Injection").
+#: First characters of a cell that a spreadsheet reads as a formula (OWASP, "CSV Injection").
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\n")
 
 
 def to_csv(run: Run) -> str:
     """Return a run as CSV: a header line, then a line per trial; an unknown number is an empty field.
 
-    A spreadsheet would take a text that begins with ``=``, ``+``, ``-`` or ``@`` for a formula, and run it: such a text
-    has an apostrophe before it. What would steer the terminal that prints the table is there by its number, such as
-    ``<U+001B>``. Numbers are as they are.
+    A text that begins with ``=``, ``+``, ``-`` or ``@`` gets an apostrophe, as spreadsheets would run it as a formula.
+    Control characters of terminals become their number, such as ``<U+001B>``.
     """
     frame = run.to_dataframe()
     texts = {name: frame[name].map(_as_text) for name in frame.columns if frame[name].dtype.kind not in "biuf"}
@@ -31,7 +30,7 @@ def to_csv(run: Run) -> str:
 def _as_text(cell: Any) -> Any:
     if not isinstance(cell, str):
         return cell
-    # Between two rows there is a line feed, and a carriage return of a cell would not be quoted.
+    # Rows end with a line feed, so a carriage return within a cell would not be quoted.
     text = plain(cell.replace("\r\n", "\n").replace("\r", "\n"))
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
 

@@ -66,7 +66,7 @@ def test_export_replaces_no_run_file_and_names_a_place_it_cannot_write(mptune: C
     for name in ("csv", "json", "space", "parquet"):
         done = mptune("export", run_file, "--format", name, "-o", run_file)
         assert done.code == 2
-        assert "is a run file: give what is written another name" in done.err
+        assert "is a run file, which is not overwritten: choose another name" in done.err
     for place, said in (
         (run_file.parent, str(run_file.parent)),
         (run_file.parent / "no" / "such" / "folder.csv", "folder.csv"),

@@ -78,7 +78,7 @@ def test_a_measurements_own_unit_goes_before_the_files(tmp_path: Path) -> None:
 
 
 def test_a_time_without_a_unit_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpaceFileError, match="result 0 gives its time no unit"):
+    with pytest.raises(SpaceFileError, match="result 0 has a time without a unit"):
         read(tmp_path, one(measurements=[{"name": "time", "value": 2.0}]))
 
 
