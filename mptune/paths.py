@@ -1,4 +1,4 @@
-"""Folders mptune uses: what ships with it, and what it keeps between runs; and files that are written whole."""
+"""Bundled folders, cache folders, their permissions, and atomic writing of files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _FOR_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def bundled_folder(name: str) -> Path:
-    """Return the folder ``applications``, ``kernels``, ``templates`` or ``references`` that ships with mptune.
+    """Return the bundled folder ``applications``, ``kernels``, ``templates`` or ``references``.
 
-    In an installed wheel it lies inside the package, in a source checkout beside it.
+    It is inside the package in an installed wheel, and beside the package in a source checkout.
     """
     package = Path(__file__).resolve().parent
     inside = package / name
@@ -37,11 +37,11 @@ def cache_folder(name: str) -> Path | None:
 
 
 def own_folder(path: Path) -> Path:
-    """Make a folder if need be, and return its real path if nobody else can change what lies in it.
+    """Create a missing folder, and return its real path if no other user can change its contents.
 
-    What is loaded as code, or believed, is kept only in such folders. All of the way to it counts: who can rename a
-    folder above can put another in its place. In one with the sticky bit, such as ``/tmp``, only owners can. A folder
-    above may be written by its group, which on many systems is the user alone.
+    Code and trusted data are cached only in such folders. Folders above count as well, as others could replace the
+    folder in them, unless they have the sticky bit, like ``/tmp``. Their group may have write permission, as on many
+    systems it consists of the user only.
     """
     missing = [folder for folder in (path.absolute(), *path.absolute().parents) if not folder.exists()]
     for folder in reversed(missing):
@@ -49,19 +49,19 @@ def own_folder(path: Path) -> Path:
     real = path.resolve(strict=True)
     status = real.stat()
     if status.st_uid == os.geteuid() and status.st_mode & _FOR_OTHERS:
-        real.chmod(stat.S_IMODE(status.st_mode) & ~_FOR_OTHERS)  # as a generous umask left it
+        real.chmod(stat.S_IMODE(status.st_mode) & ~_FOR_OTHERS)  # a permissive umask
     for folder in (real, *real.parents):
         status = folder.stat()
         owners = {os.geteuid()} if folder == real else {os.geteuid(), 0}
         is_open = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
-        # Whoever owns the root folder of a container is not told by its number.
+        # The root folder of a container may have an unknown owner.
         if is_open or (status.st_uid not in owners and folder != folder.parent):
             raise PermissionError(f"{folder} can be changed by others")
     return real
 
 
 def is_own(path: Path) -> bool:
-    """Whether a file in a folder of the user's own is a regular one that nobody else can write."""
+    """Whether a file is a regular file of the user that nobody else can write."""
     try:
         open_own(path).close()
     except OSError:
@@ -70,7 +70,7 @@ def is_own(path: Path) -> bool:
 
 
 def open_own(path: Path) -> BinaryIO:
-    """Open a file to read, a regular one and no link, that nobody else can write; what is checked is what is read."""
+    """Open a regular file (no link) that nobody else can write; the check is of the opened file."""
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & _FOR_OTHERS:
@@ -80,17 +80,14 @@ def open_own(path: Path) -> BinaryIO:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file that is there complete or not at all; one that was there before is replaced at the end.
-
-    What is no regular file (a pipe, a terminal) is written to as it is.
-    """
+    """Write a file atomically: an existing file is replaced at the end; a pipe or terminal is written directly."""
     path = path.resolve()
     is_there = path.exists()
     if is_there and not path.is_file():
         path.write_bytes(data)
         return
     if is_there:
-        # A file that must not be written is not replaced either.
+        # Fails for a write-protected file, which must not be replaced.
         os.close(os.open(path, os.O_WRONLY))
     new = path.with_name(f".{path.name[:100]}.{os.getpid()}.new")
     try:

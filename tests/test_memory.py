@@ -81,6 +81,6 @@ def test_the_host_allocates_no_more_than_the_enclosing_groups_allow(tmp_path, mo
         monkeypatch.setattr(f"mptune.backends.host.{function.__name__}", functools.partial(function, tmp_path))
     device = HostBackend().device
     assert device.describe().memory_bytes == 9000
-    with pytest.raises(OutOfMemoryError, match="6001 bytes were asked for and 6000 bytes of host memory are available"):
+    with pytest.raises(OutOfMemoryError, match="6001 bytes were requested and 6000 bytes of host memory are available"):
         device.allocate(6001)
     device.allocate(6000).free()

@@ -1,7 +1,7 @@
 """Device families by name: ``host``, ``cuda``, ``hip``, ``opencl``.
 
-A backend is one module in this folder: its file name is its name. Third parties add theirs by an entry
-point of the group ``mptune.backends`` that gives a :class:`~mptune.backends.base.Backend` subclass.
+A backend's name is that of its module in this folder. Third parties add a :class:`~mptune.backends.base.Backend`
+subclass by an entry point of the group ``mptune.backends``.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ from mptune.plugins import Registry
 
 __all__ = ["BACKENDS", "get_backend"]
 
-#: The order "auto" tries them in: a GPU before the processor. OpenCL is taken by its name alone: its devices are mostly
-#: those of the others, and of several a user knows which is meant.
+#: The order of "auto": a GPU before the processor. OpenCL is chosen only by name, as its devices mostly have another
+#: backend, too.
 _PREFERRED: Final = ("cuda", "hip", "host")
-
 
 #: Every backend class by name.
 BACKENDS: Final[Mapping[str, type[Backend]]] = Registry("backend", __name__, Backend)
 
 
 def get_backend(name: str = "auto") -> Backend:
-    """Return a new handle of the backend of that name; "auto" is the first of cuda, hip, host that can run here."""
+    """Return a new backend by name; "auto" is the first of cuda, hip and host that can run here."""
     if name != "auto":
         if name not in BACKENDS:
             raise UnknownNameError("backend", name, ("auto", *BACKENDS))

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-#: The memory of a copy's source and target.
+#: The memories of a copy's source and target.
 Copy: TypeAlias = Literal["HostToDevice", "DeviceToHost", "DeviceToDevice"]
 
 
 class Memory(Protocol):
-    """Memory of a device by place; failures are :class:`~mptune.errors.LaunchError`.
+    """Memory of a device by place: an address, or in OpenCL a memory object and an offset.
 
-    A place is an address, in OpenCL a memory object and a byte of it. Memory of the host always has an address.
+    Memory of the host always has an address. Failures are :class:`~mptune.errors.LaunchError`.
     """
 
     def reserve(self, nbytes: int) -> Any:
-        """Return what :meth:`release` takes; raises :class:`~mptune.errors.OutOfMemoryError`."""
+        """Return the argument of :meth:`release`; raise :class:`~mptune.errors.OutOfMemoryError`."""
 
     def release(self, start: Any) -> None: ...
 
@@ -45,12 +45,12 @@ class MemoryBuffer(Buffer):
         self.nbytes = nbytes
         self.offset = 0
         self._memory = memory
-        self._whole: Self | None = None  #: what this is a part of
+        self._whole: Self | None = None  #: the buffer that contains this part
         self._start: Any = memory.reserve(nbytes)
 
     @property
     def start(self) -> Any:
-        """What was reserved; raises a :class:`LaunchError` once the buffer was freed."""
+        """The reserved memory; raises a :class:`LaunchError` after the buffer was freed."""
         start = (self._whole or self)._start
         if start is None:
             raise LaunchError(f"a buffer of {self.nbytes} bytes was used after it was freed")
@@ -58,11 +58,11 @@ class MemoryBuffer(Buffer):
 
     @property
     def place(self) -> Any:
-        """Where the bytes begin, as the memory takes it."""
+        """The place of the first byte (:class:`Memory`)."""
         return self.start, self.offset
 
     def for_kernel(self) -> Any:
-        """Return what a launch passes."""
+        """Return the argument of a launch."""
         return self.place
 
     def write(self, data: NDArray[Any]) -> None:
@@ -103,7 +103,7 @@ class AddressBuffer(MemoryBuffer):
 
     @property
     def address(self) -> int:
-        """The address of the first byte; raises a :class:`LaunchError` once the buffer was freed."""
+        """The address of the first byte; raises a :class:`LaunchError` after the buffer was freed."""
         return int(self.start) + self.offset
 
     place = address
@@ -111,12 +111,12 @@ class AddressBuffer(MemoryBuffer):
 
 # -- arguments -------------------------------------------------------------------------------------
 
-#: Room for the value of an argument, in bytes: that of the largest scalar, and aligned for any.
+#: Bytes of an argument's slot, which hold and align the largest scalar.
 SLOT: Final = 16
 
 
 def values_of(function: str, arguments: Sequence[Argument], kind: type[MemoryBuffer]) -> list[Any]:
-    """Return what a launch passes: buffers as :meth:`MemoryBuffer.for_kernel`, scalars as bytes."""
+    """Return the values of a launch: buffers as :meth:`MemoryBuffer.for_kernel`, scalars as bytes."""
     import numpy as np
 
     values: list[Any] = []
@@ -134,7 +134,7 @@ def values_of(function: str, arguments: Sequence[Argument], kind: type[MemoryBuf
 def pack_arguments(
     function: str, arguments: Sequence[Argument], kind: type[AddressBuffer]
 ) -> tuple[ctypes.Array[ctypes.c_void_p], ctypes.Array[ctypes.c_char]]:
-    """Return pointers to the arguments' values, and the values, which have to live as long as they are used."""
+    """Return pointers to the arguments' values, and the values, which must outlive the launch."""
     packed = bytearray()
     for value in values_of(function, arguments, kind):
         packed += (value if isinstance(value, bytes) else value.to_bytes(8, sys.byteorder)).ljust(SLOT, b"\0")
@@ -147,7 +147,7 @@ def pack_arguments(
 
 
 class GuardedMemory:
-    """Zeroed memory of one buffer in this process, between addresses where a kernel faults."""
+    """Zeroed memory of one buffer in this process, between guard pages."""
 
     def reserve(self, nbytes: int) -> int:
         import numpy as np
@@ -155,8 +155,8 @@ class GuardedMemory:
         used = -(-max(nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
         is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
-        # Unused addresses on each side: the reach of a 32-bit index of doubles; less where the process may have few
-        # (ulimit -v) or has no more.
+        # Guard pages on each side: the reach of a 32-bit index of doubles, or less under a limit of the address space
+        # (ulimit -v).
         for margin in (1 << 34, 1 << 20)[is_limited:]:
             with contextlib.suppress(OSError, OverflowError):
                 self._memory = mmap.mmap(-1, margin + used + margin, flags, prot=0)

@@ -1,8 +1,7 @@
 """The base classes of a backend: its compiler, its device, and the buffers and functions of the device.
 
-The interface asks for no more than every device family has. Memory need not have addresses: a :class:`Buffer` may be a
-handle whose parts are sub-buffers. A device without symbols in its modules passes constants as further buffers. A
-compiler that reads another dialect translates the rendered source.
+The interface suits devices without addresses, whose :class:`Buffer` is a handle with sub-buffers as parts, and devices
+without symbols in modules, which pass constants as buffers. A compiler of another dialect translates the source.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:  # `mptune backends` does not import them
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Whether a backend can compile and run here; where not, why and what to install."""
+    """Whether a backend can compile and run here; if not, the reason and what to install."""
 
     can_compile: bool
     can_run: bool
@@ -44,24 +43,24 @@ class DeviceInfo:
     backend: str
     name: str  #: marketing name
     architecture: str  #: the compiler's target ("sm_90", "gfx90a", "znver4")
-    memory_bytes: int  #: memory a kernel can use
-    #: known limits by name (``max_threads_per_block``, ``max_shared_bytes``, ``warp_size``, ``cache_bytes``: of the
-    #: last level, ``own_cache_bytes``: of the cores' own, all together, ...)
+    memory_bytes: int  #: memory that a kernel can use
+    #: limits by name: ``max_threads_per_block``, ``max_shared_bytes``, ``warp_size``, ``cache_bytes`` (last level),
+    #: ``own_cache_bytes`` (second level of all cores), ...
     limits: Mapping[str, int] = field(default_factory=dict)
-    versions: Mapping[str, str] = field(default_factory=dict)  #: of libraries and compilers by name
-    #: "domain:bus:device.function" in hexadecimal; empty for a processor, and where the driver does not tell
+    versions: Mapping[str, str] = field(default_factory=dict)  #: versions of libraries and compilers by name
+    #: "domain:bus:device.function" in hexadecimal; empty for a processor, or if the driver does not report it
     pci_bus_id: str = ""
-    sensors: str = ""  #: the source of energy and clocks: "nvml", "amd-smi", "processor", or none
+    sensors: str = ""  #: the source of energy and clocks: "nvml", "amd-smi", "processor"; empty for none
 
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """How to compile."""
+    """Options of a compilation."""
 
-    architecture: str = ""  #: empty: the device's own
-    flags: tuple[str, ...] = ()  #: besides those of every kernel
+    architecture: str = ""  #: empty for the device's own
+    flags: tuple[str, ...] = ()  #: in addition to the flags of every kernel
     timeout_s: float = 60.0
-    compilers: tuple[str, ...] = ()  #: those that sources may name (:mod:`mptune.source.flags`)
+    compilers: tuple[str, ...] = ()  #: compilers that sources may name (:mod:`mptune.source.flags`)
 
 
 class Recorded(Protocol):
@@ -75,10 +74,10 @@ class Recorded(Protocol):
 
 
 def options_of(known: Recorded, backend: str) -> CompileOptions:
-    """Return the options to compile again with; for another backend the macros and header folders alone.
+    """Return a run's compile options; for another backend only its macros and header folders.
 
     Raises:
-        MptuneError: a file may not ask for one of the flags.
+        MptuneError: a flag is not allowed in a file.
     """
     flags = recorded_flags(known.flags)
     return CompileOptions(flags=flags if backend == known.backend else on_host(flags))
@@ -89,10 +88,10 @@ class Binary:
     """A compiled source."""
 
     function: str  #: name of the ``__global__`` function inside
-    image: Any  #: the code
+    image: Any  #: the code, opaque to other modules
     log: str = ""  #: the compiler's output
-    cached: bool = False  #: whether it came from the binary cache
-    compile_s: float = 0.0  #: wall time of the compiler, 0 for a cached binary
+    cached: bool = False  #: whether it is from the binary cache
+    compile_s: float = 0.0  #: wall time of the compiler; 0 for a cached binary
 
 
 class Buffer(ABC):
@@ -109,7 +108,7 @@ class Buffer(ABC):
         """Copy the device memory into a contiguous host array of ``nbytes`` bytes."""
 
     def seen(self) -> NDArray[Any] | None:
-        """Return the bytes themselves, read-only, where the host can look at them; None where they have to be read."""
+        """Return a read-only view of the bytes if the host can access them, else None."""
         return None
 
     @abstractmethod
@@ -122,20 +121,20 @@ class Buffer(ABC):
 
     @abstractmethod
     def part(self, offset: int, nbytes: int) -> Buffer:
-        """Return some of the bytes as a buffer of their own: the same memory, usable for as long as the whole is.
+        """Return a part of the buffer, which shares its memory and lifetime.
 
-        A launch may take it only at an offset in the whole that is a multiple of :attr:`Device.part_alignment_bytes`.
+        A launch accepts a part only if its offset is a multiple of :attr:`Device.part_alignment_bytes`.
 
         Raises:
-            LaunchError: they do not all lie inside.
+            LaunchError: the part is not inside the buffer.
         """
 
     @abstractmethod
     def free(self) -> None:
-        """Give the memory back; further use is an error."""
+        """Release the memory; further use is an error."""
 
 
-#: What a launch passes for one kernel argument: a device buffer or a NumPy scalar of the C++ type's size.
+#: An argument of a launch: a device buffer, or a NumPy scalar of the C++ type's size.
 Argument: TypeAlias = "Buffer | np.generic"
 
 
@@ -144,14 +143,14 @@ class Function(ABC):
 
     @abstractmethod
     def set_constant(self, name: str, data: NDArray[Any]) -> None:
-        """Copy a contiguous array into the ``__constant__`` array of that name and size; a LaunchError if none is."""
+        """Copy a contiguous array into the ``__constant__`` array of a name; raise LaunchError if there is none."""
 
     @abstractmethod
     def read_constant(self, name: str, data: NDArray[Any]) -> None:
-        """Copy the ``__constant__`` array of that name and size into a contiguous array; a LaunchError if none is."""
+        """Copy the ``__constant__`` array of a name into a contiguous array; raise LaunchError if there is none."""
 
-    def resources(self, shape: LaunchShape) -> Mapping[str, float]:  # noqa: ARG002 - for those that have them
-        """Return the registers, local and shared memory and occupancy of launches, where the driver reports them."""
+    def resources(self, shape: LaunchShape) -> Mapping[str, float]:  # noqa: ARG002 - used by overrides
+        """Return registers, local and shared memory and occupancy of launches; empty if the driver reports none."""
         return {}
 
     @abstractmethod
@@ -163,15 +162,15 @@ class Function(ABC):
         """
 
     def enqueue(self, shape: LaunchShape, arguments: Sequence[Argument], count: int = 1) -> None:
-        """Run the grid ``count`` times after the device's present work, without waiting where the device allows it.
+        """Enqueue the grid ``count`` times, without waiting if the device allows it.
 
-        Only for a shape :meth:`launch` has run before.
+        :meth:`launch` must have run the shape before.
         """
         for _ in range(count):
             self.launch(shape, arguments)
 
-    def wait(self) -> None:  # noqa: B027 - nothing to wait for where launches do
-        """Wait until everything enqueued has run; raises a :class:`LaunchError` if the device aborted it."""
+    def wait(self) -> None:  # noqa: B027 - optional
+        """Wait until every enqueued launch has run; raise a :class:`LaunchError` if the device aborted one."""
 
     @abstractmethod
     def unload(self) -> None:
@@ -179,7 +178,7 @@ class Function(ABC):
 
 
 class Compiler(ABC):
-    """Turns rendered sources into binaries; usable from any thread. Making one is cheap and looks for nothing."""
+    """Compiles rendered sources, from any thread. The constructor is cheap and does not look for the compiler."""
 
     @abstractmethod
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
@@ -192,94 +191,91 @@ class Compiler(ABC):
 
     @abstractmethod
     def identity(self, options: CompileOptions) -> tuple[str, ...]:
-        """Return what its binaries depend on besides the source and :meth:`versions`."""
+        """Return all dependencies of its binaries besides the source and :meth:`versions`."""
 
     @abstractmethod
     def versions(self) -> Mapping[str, str]:
-        """Return the version of the compiler by its name; nothing if it is not installed."""
+        """Return the version of the compiler by its name; empty if it is not installed."""
 
     def translated(self, source: str) -> str:
-        """Return a rendered source in the dialect this compiler reads: what :meth:`compile` does to it first."""
+        """Return a rendered source in the compiler's dialect."""
         return source
 
     def resolved(self, options: CompileOptions) -> CompileOptions:
-        """Return options with which :meth:`compile` makes the same binary without looking at the device.
+        """Return options for the same binary that do not depend on the device.
 
         Raises:
-            BackendUnavailableError: they depend on the device, and there is none.
+            BackendUnavailableError: the options depend on the device, and there is none.
         """
         return options
 
     def listing(self, source: str, function: str, options: CompileOptions) -> str | None:  # noqa: ARG002
-        """Return the assembly of a rendered source; None if this compiler gives none."""
+        """Return the assembly of a rendered source; None if the compiler has no listing."""
         return None
 
     def vector_share(self, binary: Binary) -> float:  # noqa: ARG002
-        """Return the share of a binary's floating-point arithmetic that is on vectors; NaN if that is not known."""
+        """Return the fraction of vector instructions in a binary's floating-point arithmetic; NaN if unknown."""
         return math.nan
 
     def paused(self) -> AbstractContextManager[None]:
-        """Hold up the compilations of all threads for the length of a block, if they would disturb a timing."""
+        """Pause the compilations of all threads for a block, if they would disturb a timing."""
         return nullcontext()
 
     def close(self) -> None:  # noqa: B027 - optional
-        """Give up the compilations of other threads, which raise a :class:`CompileError`, and end all processes."""
+        """Cancel the compilations of other threads, which raise a :class:`CompileError`, and end all processes."""
 
 
 class Device(ABC):
-    """Where kernels run: memory and launches. Making one is cheap; the device is opened when it is first needed."""
+    """Memory and launches of a device. The constructor is cheap; the device is opened when first needed."""
 
-    #: A part of a buffer can be given to a kernel if its offset is a multiple of this; other uses take any offset.
+    #: Alignment of a buffer's part in a launch; other uses take any offset.
     part_alignment_bytes: ClassVar[int] = 1
 
     @abstractmethod
     def describe(self) -> DeviceInfo:
-        """Describe the device launches go to.
+        """Describe the device.
 
         Raises:
-            BackendUnavailableError: there is none.
+            BackendUnavailableError: there is no device.
         """
 
     @abstractmethod
     def load(self, binary: Binary) -> Function:
-        """Make a compiled function launchable; raises a :class:`LaunchError` for a binary that cannot be loaded."""
+        """Load a compiled function; raise a :class:`LaunchError` if that fails."""
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Buffer:
-        """Allocate device memory, aligned for the widest vector load; raises an :class:`OutOfMemoryError`."""
+        """Allocate device memory, aligned for the widest vector load; raise an :class:`OutOfMemoryError`."""
 
     @abstractmethod
     def facts(self) -> Mapping[str, Any]:
-        """Return what constraints may name as ``device.NAME``: :meth:`Backend.facts` and the limits of the device.
+        """Return the names of constraints' ``device.NAME``: :meth:`Backend.facts` and the limits of the device.
 
-        Launches are kept to ``max_threads_per_block``, ``max_shared_bytes``, ``max_block_x``, ``max_grid_x`` and
-        ``max_threads_x`` (along an axis of the grid), and so on.
+        Launches respect ``max_threads_per_block``, ``max_shared_bytes``, and along each axis ``max_block_x``,
+        ``max_grid_x`` and ``max_threads_x`` (of the whole grid).
         """
 
     def identity(self) -> tuple[str, ...]:
-        """Return what timings depend on besides what :meth:`describe` tells."""
+        """Return further properties that timings depend on, besides :meth:`describe`."""
         return ()
 
     def wake(self) -> None:  # noqa: B027 - optional
-        """Have an idle device work until its clocks are up; before something is timed."""
+        """Keep an idle device busy until its clocks are up, before a timing."""
 
     def is_usable(self) -> bool:
         """Whether further launches can succeed; a fault can leave a device unusable until the process ends."""
         return True
 
     def environments(self) -> Sequence[Mapping[str, str]]:
-        """Return, for each device there is, the environment variables with which a process sees that device alone."""
+        """Return environment variables for each device of the machine that make it the only one of a process."""
         return ({},)
 
     def array_namespace(self) -> Any:
-        """Return the NumPy-like module that computes on arrays in the device's memory; None if there is none."""
+        """Return the NumPy-like module of arrays in the device's memory; None if there is none."""
         return None
 
-    def array(self, buffer: Buffer, dtype: np.dtype[Any]) -> Any:  # noqa: ARG002 - for those that have them
-        """Return a buffer as a one-dimensional array of :meth:`array_namespace`, valid for as long as the buffer is.
-
-        The type is one of NumPy's own.
-        """
+    def array(self, buffer: Buffer, dtype: np.dtype[Any]) -> Any:  # noqa: ARG002 - used by overrides
+        """Return a buffer as a vector of :meth:`array_namespace` in a NumPy type; it shares the buffer's lifetime."""
         raise BackendUnavailableError("this backend has no arrays on the device")
 
 
@@ -289,31 +285,30 @@ class Backend(ABC):
     name: ClassVar[str]
     #: Whether the driver reports the registers, shared memory and occupancy of functions (:meth:`Function.resources`).
     tells_resources: ClassVar[bool] = False
-    #: An architecture that every compiler of the family knows, for where there is no device; empty if it needs none.
+    #: An architecture that every compiler of the family supports, for use without a device; empty if none is needed.
     common_architecture: ClassVar[str] = ""
+    #: Whether the times of launches exclude the processor time of other tasks.
+    has_own_time: ClassVar[bool] = False
 
     compiler: Compiler
-    device: Device  #: the first one this process sees
-    #: Whether the times of launches are without what other tasks took of the processor.
-    has_own_time: ClassVar[bool] = False
+    device: Device  #: the first device visible to this process
 
     @property
     def shares_memory(self) -> bool:
         """Whether kernels run in this machine's own memory, on the cores that compile.
 
-        They can damage whatever else is in their process, and measuring several at a time, or while something computes,
-        disturbs the timings.
+        Then they can damage their process, and concurrent measurements or computations disturb the timings.
         """
         return False
 
     @classmethod
     @abstractmethod
     def availability(cls) -> Availability:
-        """Say whether this backend can compile and run on this machine, and if not why."""
+        """Return whether this backend can compile and run on this machine, or the reason why not."""
 
     @staticmethod
     def available_if(check: Callable[[], object]) -> Availability:
-        """Say that this backend can compile and run unless a check raises an :class:`~mptune.errors.MptuneError`."""
+        """Return that a backend is available unless a check raises an :class:`~mptune.errors.MptuneError`."""
         try:
             check()
         except MptuneError as error:
@@ -321,16 +316,16 @@ class Backend(ABC):
         return Availability(can_compile=True, can_run=True)
 
     @classmethod
-    def facts(cls, architecture: str) -> Mapping[str, Any]:  # noqa: ARG003 - for those that have matrix units
-        """Return what constraints may say of any device of an architecture: ``is_gpu`` and ``matrix_units``."""
+    def facts(cls, architecture: str) -> Mapping[str, Any]:  # noqa: ARG003 - used by overrides
+        """Return the facts of every device of an architecture for constraints: ``is_gpu`` and ``matrix_units``."""
         return {"is_gpu": True, "matrix_units": ""}
 
     def prepared(self, kernel: Kernel, compilers: Sequence[str], flag_sets: Sequence[str]) -> Kernel:
-        """Return a kernel with the compilers and the sets of flags, where any are given, as parameters.
+        """Return a kernel with the given compilers and sets of flags as parameters.
 
         Raises:
-            BackendUnavailableError: this backend has no choice of compilers, or one is not installed.
-            MptuneError: a flag is not one of optimisation, or the kernel has a parameter of the same name.
+            BackendUnavailableError: this backend has no choice of compilers, or a compiler is not installed.
+            MptuneError: a flag is not allowed, or the kernel has a parameter of the same name.
         """
         if compilers:
             raise BackendUnavailableError(f"backend {self.name} has one compiler: --compiler is for backend host")
@@ -339,25 +334,25 @@ class Backend(ABC):
         return kernel
 
     def describe(self) -> DeviceInfo:
-        """Describe the device, with the versions of its compiler; raises a :class:`BackendUnavailableError`."""
+        """Describe the device, with the versions of its compiler; raise a :class:`BackendUnavailableError`."""
         found = self.device.describe()
         return dataclasses.replace(found, versions={**found.versions, **self.compiler.versions()})
 
     def identity(self, options: CompileOptions) -> str:
-        """Return what timings depend on besides the source: device, compiler, versions and flags."""
+        """Return all dependencies of timings besides the source: device, compiler, versions and flags."""
         info = self.describe()
         versions = ";".join(f"{k}={v}" for k, v in sorted(info.versions.items()))
         known = (info.backend, info.name, info.architecture, versions)
         return "|".join((*known, *self.device.identity(), *self.compiler.identity(options)))
 
 
-# -- what backends have in common ------------------------------------------------------------------
+# -- helpers of backends ---------------------------------------------------------------------------
 
 _INTERESTING: Final = re.compile(r"\b(error|fatal|undefined reference|static assertion failed|ptxas)\b", re.IGNORECASE)
 
 
 def excerpt(log: str) -> str:
-    """Return a compiler's first error with what follows it, or the start of a log without any."""
+    """Return up to 25 lines of a compiler's log, from the first error or else from the start."""
     lines = [line for line in log.splitlines() if line.strip()]
     first = next((i for i, line in enumerate(lines) if _INTERESTING.search(line)), 0)
     shown = lines[first : first + 25]
@@ -368,19 +363,19 @@ def excerpt(log: str) -> str:
 def compile_cached(
     cache: BinaryCache, key: Sequence[str], function: str, compile_one: Callable[[], tuple[bytes, str]]
 ) -> Binary:
-    """Return the binary of a key from the cache, or compile it (to the code and the compiler's output) and keep it."""
-    kept_as = cache.key(key)
-    if (cached := cache.get(kept_as)) is not None:
+    """Return the binary of a key from the cache, or compile and cache it; ``compile_one`` returns code and log."""
+    name = cache.key(key)
+    if (cached := cache.get(name)) is not None:
         return Binary(function, cached, cached=True)
     start = time.perf_counter()
     image, log = compile_one()
     compile_s = time.perf_counter() - start
-    cache.put(kept_as, image)
+    cache.put(name, image)
     return Binary(function, image, log, compile_s=compile_s)
 
 
 def check_part(whole: Buffer, offset: int, nbytes: int) -> None:
-    """Raise a :class:`LaunchError` for bytes that do not all lie inside a buffer."""
+    """Raise a :class:`LaunchError` unless a part is inside a buffer."""
     if not (0 <= offset <= offset + nbytes <= whole.nbytes):
         raise LaunchError(f"bytes {offset} to {offset + nbytes} are not all inside a buffer of {whole.nbytes} bytes")
 

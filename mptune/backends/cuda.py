@@ -26,7 +26,7 @@ _INSTALL: Final = 'pip install "mptune[cuda]"'
 
 
 def find_nvcc() -> str:
-    """Return the path of the CUDA toolkit's compiler; raises :class:`BackendUnavailableError`."""
+    """Return the path of the CUDA toolkit's compiler; raise :class:`BackendUnavailableError`."""
     found = shutil.which("nvcc") or next((str(p) for t in _toolkits() if (p := t / "bin" / "nvcc").is_file()), None)
     if found is None:
         raise BackendUnavailableError("nvcc is not installed: it comes with the CUDA toolkit")
@@ -39,7 +39,7 @@ def _toolkits() -> list[Path]:
 
 
 def _nvrtc_paths() -> list[str]:
-    """Return files of NVRTC: the wheel's from PyPI, the toolkit's, the system's."""
+    """Return files of NVRTC: from PyPI's wheel, the toolkit and the system."""
     folders: list[Path] = []
     wheels = importlib.util.find_spec("nvidia")
     for place in (wheels.submodule_search_locations or []) if wheels else []:
@@ -68,7 +68,7 @@ class CudaDevice(GpuDevice):
     """A CUDA device, through CuPy."""
 
     sensors: ClassVar[str] = "nvml"
-    #: Beyond the 48 KiB of every block, a kernel has to ask for shared memory.
+    #: Above 48 KiB a kernel must opt in to shared memory.
     most_shared: ClassVar[str] = "sharedMemPerBlockOptin"
 
     def connect(self) -> Any:
@@ -81,9 +81,9 @@ class CudaDevice(GpuDevice):
         with self._errors(BackendUnavailableError):
             cupy.cuda.Device(0).use()
             runtime.free(0)  # creates the context, which loading a module needs
-            self._of_arrays = cupy.cuda.Stream(non_blocking=True)
-            self._of_arrays.use()  # so that CuPy computes on arrays after the launches that write them
-        return self._of_arrays.ptr
+            self._cupy_stream = cupy.cuda.Stream(non_blocking=True)
+            self._cupy_stream.use()  # so that CuPy computes on arrays after the launches that write them
+        return self._cupy_stream.ptr
 
     def call(self, name: str, *arguments: Any, kind: type[Exception] = LaunchError) -> Any:
         function = getattr(self._runtime, name, None) or getattr(self._driver, name)
@@ -110,13 +110,13 @@ class CudaDevice(GpuDevice):
     def reserve(self, nbytes: int) -> int:
         with contextlib.suppress(LaunchError):
             return int(self.call("malloc", max(nbytes, 1)))
-        # CuPy keeps what its arrays took for the next ones.
+        # CuPy caches the memory of freed arrays.
         self._cupy.get_default_memory_pool().free_all_blocks()
         try:
             return int(self.call("malloc", max(nbytes, 1)))
         except LaunchError as error:
-            free, _ = self.call("memGetInfo")  # fails, too, where it is not for want of memory
-            raise OutOfMemoryError(f"{nbytes} bytes were asked for and {free} bytes are free: {error}") from error
+            free, _ = self.call("memGetInfo")  # raises LaunchError after a fault
+            raise OutOfMemoryError(f"{nbytes} bytes were requested and {free} bytes are free: {error}") from error
 
     def allow_shared(self, function: Any, nbytes: int) -> None:
         self.call("funcSetAttribute", function, 8, nbytes)  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -155,7 +155,7 @@ class CudaBackend(GpuBackend):
     @classmethod
     def facts(cls, architecture: str) -> Mapping[str, Any]:
         generation = re.fullmatch(r"sm_(\d+)[af]?", architecture)
-        # From sm_80 on matrix units take bf16, TF32 and fp64, and their operands are copied asynchronously.
+        # From sm_80 on, matrix units support bf16, TF32 and fp64 and asynchronous copies of operands.
         has_units = generation is not None and int(generation[1]) >= 80
         return {"is_gpu": True, "matrix_units": "mma.sync" if has_units else ""}
 

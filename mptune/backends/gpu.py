@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
     from mptune.kernel import LaunchShape
 
-#: Memory that a driver sets before it times a launch. It keeps an idle device at work for the few microseconds that
-#: pass in Python between the event and the kernel, which would count as the kernel's.
+#: Bytes that the device sets before a timed launch. This work covers the microseconds of Python between the event and
+#: the kernel, which would count as the kernel's time.
 LEAD_BYTES: Final = 8 << 20
-#: Seconds without work after which a device lowers its clocks, and of work until they are up again.
+#: Seconds of idling until a device lowers its clocks, and of work until they are up again.
 _IDLE_S: Final = 0.05
 WAKING_S: Final = 0.02
-#: Limits of a device by their names in ``cudaDeviceProp``.
+#: Limits of a device and their names in ``cudaDeviceProp``.
 _PROPERTIES: Final = {
     "max_threads_per_block": "maxThreadsPerBlock",
     "max_threads_per_multiprocessor": "maxThreadsPerMultiProcessor",
@@ -127,16 +127,16 @@ class GpuFunction(Function):
         if self._module is None:
             raise LaunchError(f"{self.name} was launched after it was unloaded")
         if max(shape.grid) >= 2**32:
-            raise LaunchError(f"the grid {shape.grid} of {self.name} is larger than any device takes: {2**32 - 1}")
+            raise LaunchError(f"the grid {shape.grid} of {self.name} exceeds the limit of all devices: {2**32 - 1}")
         threads = math.prod(shape.block)
         if threads > self._max_threads:
             most = f"at most {self._max_threads} threads in a block, by its registers or its __launch_bounds__"
-            raise LaunchError(f"{self.name} takes {most}; the block {shape.block} has {threads}")
+            raise LaunchError(f"{self.name} allows {most}; the block {shape.block} has {threads}")
         return pack_arguments(self.name, arguments, GpuBuffer)
 
 
 class GpuCompiler(Compiler):
-    """A runtime compiler, with the flags of one vendor."""
+    """A vendor's runtime compiler."""
 
     def __init__(self, backend: GpuBackend, cache: BinaryCache) -> None:
         self._backend = backend
@@ -173,10 +173,9 @@ class GpuCompiler(Compiler):
 
 
 class GpuDevice(Device):
-    """A GPU through its vendor's library: the first visible one, with one stream, opened when it is first needed.
+    """The first visible GPU through its vendor's library, opened when first needed, with one non-blocking stream.
 
-    The libraries are alike: :meth:`call` takes CUDA's names of functions, without the prefix. Modules and functions are
-    opaque handles. The stream does not wait for the default one.
+    :meth:`call` takes CUDA's names of functions, without the prefix. Modules and functions are opaque handles.
     """
 
     sensors: ClassVar[str]
@@ -186,7 +185,7 @@ class GpuDevice(Device):
     def __init__(self, backend: type[GpuBackend]) -> None:
         self._backend = backend
         self._is_open = False
-        #: When it worked last, and since when it has done so without a pause; by ``time.monotonic``.
+        #: Times (``time.monotonic``) of the last work, and of the start of work without a pause.
         self._worked_at = self._awake_since = -math.inf
 
     @abstractmethod
@@ -195,11 +194,11 @@ class GpuDevice(Device):
 
     @abstractmethod
     def call(self, name: str, *arguments: Any, kind: type[Exception] = LaunchError) -> Any:
-        """Return the value of a call of the library; raises an error of the given kind where the call fails."""
+        """Return the result of a call of the library; raise an error of the given kind if it fails."""
 
     @abstractmethod
     def properties(self) -> Mapping[str, Any]:
-        """Return the device's properties by their names in ``cudaDeviceProp``."""
+        """Return the device's properties by name in ``cudaDeviceProp``."""
 
     @abstractmethod
     def architecture(self, properties: Mapping[str, Any]) -> str: ...
@@ -209,7 +208,7 @@ class GpuDevice(Device):
 
     @abstractmethod
     def attribute(self, function: Any, name: str) -> int:
-        """Return an attribute of a function by its name in CUDA, without the prefix."""
+        """Return a function's attribute by its name in CUDA, without the prefix."""
 
     @abstractmethod
     def reserve(self, nbytes: int) -> int: ...
@@ -222,7 +221,7 @@ class GpuDevice(Device):
             self._backend.require_device()
             self.stream = self.connect()
             self._start, self._end = (self.call("eventCreate", kind=BackendUnavailableError) for _ in range(2))
-            #: Address of memory that nobody reads.
+            #: The address of ``LEAD_BYTES``.
             self.lead = self.call("malloc", LEAD_BYTES, kind=BackendUnavailableError)
             self._is_open = True
 
@@ -268,7 +267,7 @@ class GpuDevice(Device):
 
     def allocate(self, nbytes: int) -> GpuBuffer:
         if nbytes >= 2**63:
-            raise OutOfMemoryError(f"{nbytes} bytes were asked for: more than can be counted on a device")
+            raise OutOfMemoryError(f"{nbytes} bytes were requested, which exceeds 63 bits")
         self.open()
         return GpuBuffer(self, nbytes)
 
@@ -284,10 +283,10 @@ class GpuDevice(Device):
         self.call("memsetAsync", target, byte, nbytes, self.stream)
 
     def allow_shared(self, function: Any, nbytes: int) -> None:
-        """Let a function have this much dynamic shared memory, where the library has to be asked."""
+        """Opt in to so much dynamic shared memory of a function, if the library requires it."""
 
     def launch(self, function: Any, shape: LaunchShape, arguments: int) -> float:
-        """Run a function to its end and return the milliseconds; arguments are the address of pointers to values."""
+        """Run a function to its end and return the milliseconds; ``arguments`` is the address of pointers to values."""
         self.allow_shared(function, shape.shared_bytes)
         self.fill(self.lead, 0, LEAD_BYTES)
         self.call("eventRecord", self._start, self.stream)
@@ -297,15 +296,15 @@ class GpuDevice(Device):
         return float(self.call("eventElapsedTime", self._start, self._end))
 
     def enqueue(self, function: Any, shape: LaunchShape, arguments: int) -> None:
-        """Run a function of a shape :meth:`launch` has run, without waiting."""
+        """Run a function without waiting, in a shape that :meth:`launch` has run."""
         self.call("launchKernel", function, *shape.grid, *shape.block, shape.shared_bytes, self.stream, arguments, 0)
 
     def synchronize(self) -> None:
-        """Wait for the device; raises what an earlier fault left behind."""
+        """Wait for the device; raise :class:`LaunchError` after a fault."""
         self.call("streamSynchronize", self.stream)
 
     def is_usable(self) -> bool:
-        """Return whether no launch has faulted: after a fault every call fails."""
+        """Return whether no launch has faulted; after a fault every call fails."""
         try:
             if self._is_open:
                 self.synchronize()
@@ -340,14 +339,14 @@ class GpuBackend(Backend):
     flags: ClassVar[tuple[str, ...]]
     #: The Python package that drives devices: its module, its name, and how to install it.
     package: ClassVar[tuple[str, str, str]]
-    #: Environment variables that select the devices of a process, the one that counts first.
+    #: Environment variables that select the devices of a process, in order of precedence.
     visibility: ClassVar[tuple[str, ...]]
 
     def __init__(self, cache: BinaryCache | None = None) -> None:
         self.device = self.device_class(type(self))
         self.compiler = self.compiler_class(self, cache if cache is not None else BinaryCache())
 
-    # Missing packages and missing devices raise BackendUnavailableError; its message says what to install.
+    # A missing package or device raises BackendUnavailableError, which says what to install.
 
     @staticmethod
     @abstractmethod
@@ -356,11 +355,11 @@ class GpuBackend(Backend):
     @staticmethod
     @abstractmethod
     def device_count() -> int:
-        """Return how many devices this process sees, without initialising any."""
+        """Return the number of devices visible to this process, without initialising any."""
 
     @classmethod
     def require_device(cls) -> None:
-        """Check for a device and the Python package that drives it, without initialising the device."""
+        """Check for a device and its Python package, without initialising the device."""
         cls.device_count()
         module, name, install = cls.package
         if importlib.util.find_spec(module) is None:
@@ -381,22 +380,17 @@ class GpuBackend(Backend):
 
 def axis_limits(block: Sequence[int], grid: Sequence[int]) -> dict[str, int]:
     """Return the limits of a launch by axis: threads of a block and blocks of a grid along x, y and z."""
-    axes = {"block": block, "grid": grid}
-    return {
-        f"max_{what}_{axis}": int(limit)
-        for what, limits in axes.items()
-        for axis, limit in zip("xyz", limits, strict=True)
-    }
+    limits = {"block": block, "grid": grid}
+    return {f"max_{what}_{axis}": int(n) for what in limits for axis, n in zip("xyz", limits[what], strict=True)}
 
 
 # -- runtime compilers -----------------------------------------------------------------------------
 
 
 def library_files(folders: Sequence[Path], name: str) -> list[str]:
-    """Return the files of a library ("nvrtc"), newest version first: in some folders, then where the loader looks.
+    """Return the files of a library ("nvrtc"), newest version first, from some folders and the loader's.
 
-    ctypes' ``find_library`` asks gcc and the linker where one is not installed, which takes longer than all the rest
-    of ``mptune backends``.
+    ctypes' ``find_library`` would run gcc and the linker for a missing library, which is slow.
     """
     folders = [*folders, *(Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder)]
     files = [str(path) for folder in folders for path in sorted(folder.glob(f"lib{name}.so*"), reverse=True)]
@@ -409,23 +403,23 @@ def _loader_cache() -> str:
 
 
 class RuntimeLibrary:
-    """NVRTC, or another library with functions like its, in this very process.
+    """NVRTC, or a library with the same functions, in this process.
 
     Args:
         name: its name in messages.
-        prefix: of its functions' names ("nvrtc").
-        code: the kind of code to ask for ("CUBIN"; hiprtc has only "Code").
-        paths: the first of these files that loads is taken.
-        hint: what to install where none does.
-        builtins: name of its library of builtins, without which it compiles nothing, with "{version}" in it; empty
-            where it finds them itself. The wheel of NVRTC 13.0 does not.
+        prefix: the prefix of its functions' names ("nvrtc").
+        code: the kind of code to request ("CUBIN"; hiprtc has only "Code").
+        paths: candidate files; the first one that loads is used.
+        hint: the remedy if no file loads.
+        builtins: file name of its required library of builtins, with "{version}" in it; empty if the library finds it
+            without help. NVRTC 13.0's wheel does not.
     """
 
     def __init__(self, name: str, prefix: str, code: str, paths: Sequence[str], hint: str, builtins: str = "") -> None:
         self._name, self._prefix, self._code = name, prefix, code
         major, minor = ctypes.c_int(), ctypes.c_int()
         for path in paths:
-            with contextlib.suppress(OSError, AttributeError):  # it does not load, or lacks a function
+            with contextlib.suppress(OSError, AttributeError):  # AttributeError: the file lacks a function
                 self._library = ctypes.CDLL(path)
                 self._check("Version", ctypes.byref(major), ctypes.byref(minor))
                 break
@@ -433,18 +427,18 @@ class RuntimeLibrary:
             raise BackendUnavailableError(f"{name} is not installed: {hint}")
         self.version = f"{major.value}.{minor.value}"
         missing = builtins.format(version=self.version)
-        # Once they are loaded, the library finds them by their name.
+        # The library finds loaded builtins by name.
         for file in (str(Path(path).with_name(missing)), missing) if builtins else ():
             with contextlib.suppress(OSError):
                 ctypes.CDLL(file)
                 missing = ""
                 break
-        #: What it lacks and how to get it; empty if nothing.
+        #: The missing builtins and the remedy; empty if nothing is missing.
         self.trouble = f"{name} does not find its {missing}: {hint}" if missing else ""
 
     def compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
         program = ctypes.c_void_p()
-        # The file name is of the prelude, as a #line directive names the template.
+        # The file name is the prelude's; a #line directive names the template.
         text = (source.encode(), b"prelude.hpp", ctypes.c_int(0), None, None)
         self._check("CreateProgram", ctypes.byref(program), *text)
         try:
@@ -481,7 +475,7 @@ class RuntimeLibrary:
 
 
 class RuntimeCompiler(CompilerProcesses):
-    """A :class:`RuntimeLibrary` in processes of its own; raises a BackendUnavailableError if it is not installed."""
+    """A :class:`RuntimeLibrary` in its own processes; raises a BackendUnavailableError if it is not installed."""
 
     def __init__(self, name: str, prefix: str, code: str, paths: Sequence[str], hint: str, builtins: str = "") -> None:
         open_library = functools.partial(RuntimeLibrary, name, prefix, code, paths, hint, builtins)

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from mptune.kernel import LaunchShape
 
 _INSTALL_ROCM: Final = 'install ROCm (on Debian: "apt install libamdhip64-dev")'
+#: Threads along an axis of the grid, exclusive.
 _MOST_THREADS: Final = 2**32
-#: Calls whose names are not those of CUDA with another prefix.
+#: Calls whose names differ from CUDA's in more than the prefix.
 _NAMES: Final = {
     "launchKernel": "hipModuleLaunchKernel",
     "occupancyMaxActiveBlocksPerMultiprocessor": "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor",
@@ -29,7 +30,7 @@ _NAMES: Final = {
 
 
 def _library_paths(name: str) -> list[str]:
-    """Return files of a ROCm library: that of HIP Python first (two do not mix), or those of ROCm's own wheels."""
+    """Return files of a ROCm library: HIP Python's own first, as two copies do not mix, or those of ROCm's wheels."""
     packaged: list[str] = []
     try:
         from rocm.bindings.util.paths import get_library_path
@@ -49,7 +50,7 @@ def _library_paths(name: str) -> list[str]:
 
 @functools.cache
 def _hiprtc() -> RuntimeCompiler:
-    # Before ROCm 5.3, and in Debian, its functions are part of the HIP library itself.
+    # Before ROCm 5.3, and in Debian, hiprtc is part of the HIP library.
     paths = [*_library_paths("hiprtc"), *_library_paths("amdhip64")]
     return RuntimeCompiler("hiprtc", "hiprtc", "Code", paths, _INSTALL_ROCM)
 
@@ -60,7 +61,7 @@ def _hip_library() -> ctypes.CDLL:
         try:
             return ctypes.CDLL(path)
         except OSError as error:
-            if Path(path).is_absolute():  # a name alone may be one that the loader does not find
+            if Path(path).is_absolute():  # the loader may not find a plain name
                 problem = str(error)
     raise BackendUnavailableError(f"no HIP device: {problem}")
 
@@ -69,7 +70,7 @@ class HipDevice(GpuDevice):
     """A HIP device, through HIP Python."""
 
     sensors: ClassVar[str] = "amd-smi"
-    #: All of it can be had as dynamic shared memory without asking.
+    #: All of it is available as dynamic shared memory without opt-in.
     most_shared: ClassVar[str] = "sharedMemPerBlock"
 
     def open(self) -> None:
@@ -94,14 +95,14 @@ class HipDevice(GpuDevice):
         with _fitting():
             try:
                 found = self.call("getDeviceProperties", 0, kind=BackendUnavailableError)
-            except TypeError:  # up to HIP Python 7 they are filled into what is given
+            except TypeError:  # up to HIP Python 7 the call fills an argument
                 found = self._hip.hipDeviceProp_t()
                 self.call("getDeviceProperties", found, 0, kind=BackendUnavailableError)
         return {name: getattr(found, name) for name in dir(found) if not name.startswith("_")}
 
     def architecture(self, properties: Mapping[str, Any]) -> str:
         name = properties["gcnArchName"]
-        # "gfx90a:sramecc+:xnack-": the features are the compiler's to find out
+        # Without the features of "gfx90a:sramecc+:xnack-", which the compiler detects.
         return str(name.decode() if isinstance(name, bytes) else name).split(":")[0]
 
     def versions(self) -> Mapping[str, str]:
@@ -118,26 +119,26 @@ class HipDevice(GpuDevice):
         try:
             return int(self.call("malloc", max(nbytes, 1)))
         except LaunchError as error:
-            # After a fault there is no memory either, but that is not why.
+            # After a fault every call fails, for another reason.
             is_full = str(error) == self._hip.hipError_t.hipErrorOutOfMemory.name
             kind = OutOfMemoryError if is_full else LaunchError
-            raise kind(f"{nbytes} bytes were asked for: {error}") from error
+            raise kind(f"{nbytes} bytes were requested: {error}") from error
 
     def enqueue(self, function: Any, shape: LaunchShape, arguments: int) -> None:
         if any(blocks * threads >= _MOST_THREADS for blocks, threads in zip(shape.grid, shape.block, strict=True)):
             given = f"a grid {shape.grid} of blocks {shape.block}"
-            raise LaunchError(f"HIP takes less than 2**32 threads along an axis, not {given}")
+            raise LaunchError(f"HIP accepts less than 2**32 threads along an axis, not {given}")
         super().enqueue(function, shape, arguments)
 
 
 @contextlib.contextmanager
 def _fitting() -> Iterator[None]:
-    """Explain what HIP Python raises where the HIP library lacks a function it was made for."""
+    """Explain the error of HIP Python for a function that the HIP library lacks."""
     try:
         yield
     except RuntimeError as error:
-        what = f"HIP Python does not fit the installed HIP library ({error})"
-        raise BackendUnavailableError(f"{what}: install the version of hip-python that is that of ROCm") from error
+        problem = f"HIP Python does not match the installed HIP library ({error})"
+        raise BackendUnavailableError(f"{problem}: install hip-python in the version of ROCm") from error
 
 
 class HipBackend(GpuBackend):
@@ -153,7 +154,7 @@ class HipBackend(GpuBackend):
 
     @classmethod
     def facts(cls, architecture: str) -> Mapping[str, Any]:
-        # Those for fp64 and bf16 as well, and those for 16 bits alone.
+        # MFMA supports fp64 and bf16 as well, WMMA 16-bit types only.
         known = {"MFMA": r"gfx9(?:0a|4[012]|50)", "WMMA": r"gfx110[0-3]"}
         found = (units for units, pattern in known.items() if re.fullmatch(pattern, architecture))
         # HIP counts the threads of an axis in 32 bits.

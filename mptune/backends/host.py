@@ -1,7 +1,7 @@
 """The host backend: kernels compiled to shared libraries whose grid runs over the processor's cores.
 
-The prelude's ``host.hpp`` and its companions hold the other half: what a CUDA source means here, and the
-function :meth:`HostFunction.launch` calls.
+The prelude's ``host.hpp`` and its companions define CUDA's names on the host, and the function that
+:meth:`HostFunction.launch` calls.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
     from mptune.kernel import Kernel, LaunchShape
 
-#: As on every CUDA device.
+#: Threads of a block, as on every CUDA device.
 _MAX_THREADS_PER_BLOCK: Final = 1024
-#: More than any GPU's block has (227 KiB on sm_90), and still inside a core's second-level cache.
+#: Shared memory of a block: more than on any GPU (227 KiB on sm_90), but inside a core's second-level cache.
 _MAX_SHARED_BYTES: Final = 256 * 1024
-#: Threads along an axis of the grid: indices are ints.
+#: Threads along an axis of the grid, as indices are ints.
 _MAX_AXIS: Final = 2**31 - 1
-#: Counts the libraries that were opened.
+#: Numbers the opened libraries.
 _OPENED: Final = itertools.count()
 _FAILURES: Final = {
     -1: "the worker threads could not be started",
-    -2: "there is no memory for the threads' stacks or the shared memory",
+    -2: "not enough memory for the threads' stacks or the shared memory",
     -3: "it was compiled for blocks of another shape",
 }
 
@@ -62,7 +62,7 @@ class HostBuffer(AddressBuffer):
 
 
 class HostFunction(Function):
-    """A loaded kernel library, whose grids run on so many threads (``workers``)."""
+    """A loaded kernel library, whose grids run on ``workers`` threads."""
 
     def __init__(self, function: str, image: bytes, workers: int) -> None:
         self.function = function
@@ -81,8 +81,8 @@ class HostFunction(Function):
         self._launch.restype = ctypes.c_longlong
         self._launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
         self._library: ctypes.CDLL | None = library
-        # Made once, as an application's time includes the cost of a launch: the room for arguments, pointers to them,
-        # and a valid shape as the library takes it.
+        # Slots of arguments, pointers to them, and the last shape in the library's form: created once, as an
+        # application's time includes the cost of launches.
         slots = (f"Q{SLOT - 8}x" if code < 0 else f"{SLOT}s" for code in self._codes)
         self._packing = struct.Struct("=" + "".join(slots))
         self._values = (ctypes.c_char * self._packing.size)()
@@ -103,7 +103,7 @@ class HostFunction(Function):
 
     def _constant(self, name: str, nbytes: int) -> ctypes.Array[ctypes.c_char]:
         if self._library is None:
-            raise LaunchError(f"{self.function} was asked for {name!r} after it was unloaded")
+            raise LaunchError(f"{name!r} of {self.function} was used after it was unloaded")
         try:
             return (ctypes.c_char * nbytes).in_dll(self._library, name)
         except ValueError as error:
@@ -146,7 +146,7 @@ class HostFunction(Function):
         raise LaunchError(f"{self.function}: {problem}")
 
     def _checked(self, arguments: Sequence[Argument]) -> list[Any]:
-        """Return the values of arguments: addresses, and the bytes of scalars."""
+        """Return the values of arguments, addresses and bytes of scalars; raise LaunchError if their sizes differ."""
         if len(arguments) != len(self._codes):
             raise LaunchError(f"{self.function} has {len(self._codes)} parameters and was given {len(arguments)}")
         values = values_of(self.function, arguments, HostBuffer)
@@ -159,7 +159,7 @@ class HostFunction(Function):
 
 
 class HostDevice(Device):
-    """This machine's processor; grids run on so many of its threads (``workers``)."""
+    """This machine's processor; grids run on ``workers`` threads."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -186,7 +186,7 @@ class HostDevice(Device):
     def allocate(self, nbytes: int) -> HostBuffer:
         available = available_memory_bytes()
         if nbytes > available:
-            raise OutOfMemoryError(f"{nbytes} bytes were asked for and {available} bytes of host memory are available")
+            raise OutOfMemoryError(f"{nbytes} bytes were requested and {available} bytes of host memory are available")
         return HostBuffer(nbytes)
 
     def facts(self) -> Mapping[str, Any]:
@@ -200,8 +200,8 @@ class HostBackend(Backend):
     """This machine's processor.
 
     Args:
-        workers: threads a grid runs on; by default one per usable core.
-        cache: where compiled binaries are kept; by default the user's cache folder.
+        workers: threads of a grid; by default one per usable core.
+        cache: the cache of binaries; by default in the user's cache folder.
     """
 
     name: ClassVar[str] = "host"
@@ -216,7 +216,7 @@ class HostBackend(Backend):
         self.device: Device = HostDevice(workers if workers is not None else usable_cores())
 
     @classmethod
-    def facts(cls, architecture: str) -> Mapping[str, Any]:  # noqa: ARG003 - of no architecture
+    def facts(cls, architecture: str) -> Mapping[str, Any]:  # noqa: ARG003 - the same for all
         return {"is_gpu": False, "matrix_units": ""}
 
     def prepared(self, kernel: Kernel, compilers: Sequence[str], flag_sets: Sequence[str]) -> Kernel:
@@ -230,8 +230,8 @@ class HostBackend(Backend):
 
 
 def _open(function: str, image: bytes) -> ctypes.CDLL:
-    """Open a library from memory, by a new path: the loader may still have a library of an equal path."""
-    with contextlib.suppress(OSError):  # not every library names it; musl has it in its C library
+    """Open a library from memory by a new path, as the loader may still have the file of an equal path."""
+    with contextlib.suppress(OSError):  # kernels may need it without naming it; with musl it is part of the C library
         ctypes.CDLL("libm.so.6", mode=os.RTLD_NOW | os.RTLD_GLOBAL)
     new = format(next(_OPENED), "b").replace("1", "/.").replace("0", "/")
     try:

@@ -1,6 +1,6 @@
-"""The OpenCL backend: the driver compiles C++ for OpenCL 2021, or clang does; PyOpenCL loads and launches.
+"""The OpenCL backend: the driver or clang compiles C++ for OpenCL 2021, PyOpenCL loads and launches.
 
-Any device of any installed driver will do, also of Intel's runtime for processors where only its wheels are installed.
+It uses any device of any installed driver, including Intel's runtime for processors from its wheels.
 """
 
 from __future__ import annotations
@@ -51,20 +51,19 @@ if TYPE_CHECKING:
 
     from mptune.kernel import LaunchShape
 
-#: Selects the device, by any part of its platform's and its own name, and after # by its place among several.
+#: Selects the device: a part of its platform's and its own name, and optionally # and a number among several matches.
 _CHOICE: Final = "MPTUNE_OPENCL_DEVICE"
 _INSTALL: Final = 'pip install "mptune[opencl]"'
 _EXTENSION: Final = "cl_ext_cxx_for_opencl"
 _STANDARD: Final = "-cl-std=CLC++2021"
-#: Selects the compiler of templates: "driver" or "clang"; by default clang where the driver has none.
+#: Selects the compiler of templates: "driver" or "clang"; by default clang if the driver has none.
 _COMPILER: Final = "MPTUNE_OPENCL_COMPILER"
-#: A flag that allows other results than the source's.
+#: A flag that changes results.
 _RELAXING: Final = re.compile(
     "-cl-(mad-enable|no-signed-zeros|finite-math-only|unsafe-math-optimizations|fast-relaxed-math)"
 )
-#: Kernels are written for blocks as large as CUDA's; indices have 32 bits.
-_MOST_THREADS: Final = 1024
-_MOST_BLOCKS: Final = 2**31 - 1
+_MOST_THREADS: Final = 1024  #: of a block, as in CUDA
+_MOST_BLOCKS: Final = 2**31 - 1  #: along an axis of the grid, as indices have 32 bits
 
 
 # -- finding a device ----------------------------------------------------------------------------
@@ -72,7 +71,7 @@ _MOST_BLOCKS: Final = 2**31 - 1
 
 @functools.cache
 def _pyopencl() -> Any:
-    """Return PyOpenCL, ready to find the drivers that wheels bring; raises BackendUnavailableError."""
+    """Return PyOpenCL with the drivers of wheels registered; raise BackendUnavailableError."""
     if importlib.util.find_spec("pyopencl") is None:
         raise BackendUnavailableError(f"PyOpenCL is not installed: {_INSTALL}")
     _name_intel_runtime()
@@ -84,7 +83,7 @@ def _pyopencl() -> Any:
 
 
 def _name_intel_runtime() -> None:
-    """Name the library of Intel's runtime for processors to the loaders of drivers, if its wheel is installed."""
+    """Register the library of Intel's runtime for processors with the loaders of drivers, if its wheel is installed."""
     try:
         files = importlib.metadata.files("intel-opencl-rt") or []
     except importlib.metadata.PackageNotFoundError:
@@ -92,10 +91,10 @@ def _name_intel_runtime() -> None:
     library = next((str(Path(str(file.locate())).resolve()) for file in files if file.name == "libintelocl.so"), None)
     if library is None:
         return
-    os.environ.setdefault("OCL_ICD_FILENAMES", library)  # Khronos' loader has it besides the system's
+    os.environ.setdefault("OCL_ICD_FILENAMES", library)  # Khronos' loader adds it to the system's drivers
     if "OCL_ICD_VENDORS" in os.environ:
         return
-    # ocl-icd, which PyOpenCL's wheels have, takes it in place of the system's: give it a folder that names all of them.
+    # ocl-icd, in PyOpenCL's wheels, would replace the system's drivers: name all of them in a folder.
     os.environ["OCL_ICD_VENDORS"] = library
     texts = {path.name: path.read_bytes() for path in sorted(Path("/etc/OpenCL/vendors").glob("*.icd"))}
     if texts and (kept := cache_folder("opencl")) is not None:
@@ -116,7 +115,7 @@ def _devices() -> list[Any]:
 
 @functools.cache
 def _find_device() -> Any:
-    """Return the device of :data:`_CHOICE`, else a GPU before a processor; raises BackendUnavailableError."""
+    """Return the device of :data:`_CHOICE`, or else a GPU before a processor; raise BackendUnavailableError."""
     cl, problem = _pyopencl(), "no driver finds one"
     try:
         devices = _devices()
@@ -130,7 +129,7 @@ def _find_device() -> Any:
         names = ", ".join(map(_name_of, devices))
         raise BackendUnavailableError(f"no OpenCL device is called {wanted!r} ({_CHOICE}); there are {names}")
     if not place:
-        # In the order of the drivers among those of a kind.
+        # min keeps the order of the drivers.
         return min(chosen, key=lambda device: not device.type & cl.device_type.GPU)
     if not place.isdigit() or int(place) >= len(chosen):
         raise BackendUnavailableError(f"{_CHOICE}={wanted}#{place}: expected a number below {len(chosen)}")
@@ -138,21 +137,21 @@ def _find_device() -> Any:
 
 
 def _offline(device: Any) -> Offline | None:
-    """Return the compiler of templates for a device; None where its driver is; raises BackendUnavailableError."""
+    """Return clang for a device whose driver does not compile templates, else None; raise BackendUnavailableError."""
     asked = os.environ.get(_COMPILER, "")
     if asked not in ("", "driver", "clang"):
         raise BackendUnavailableError(f"{_COMPILER}={asked}: expected driver or clang")
-    # Intel's drivers compile it without the extension.
+    # Intel's drivers compile C++ without the extension.
     compiles = _EXTENSION in device.extensions.split() or "Intel" in device.platform.vendor
     if compiles and asked != "clang":
         return None
     driver = f"the driver of {device.name.strip()}"
     lacks = "" if compiles else f"{driver} does not compile C++ for OpenCL 2021 ({_EXTENSION})"
     if asked == "driver":
-        raise BackendUnavailableError(f"{lacks}; {_COMPILER}=clang has clang compile it")
+        raise BackendUnavailableError(f"{lacks}; set {_COMPILER}=clang to use clang")
     if not _spirv_versions(device):
-        what = f"{lacks} and" if lacks else driver
-        raise BackendUnavailableError(f"{what} takes no SPIR-V, so that clang cannot compile for it")
+        subject = f"{lacks} and" if lacks else driver
+        raise BackendUnavailableError(f"{subject} does not accept SPIR-V, so clang cannot compile for it")
     if (offline := find_offline()) is None:
         raise BackendUnavailableError("; ".join(filter(None, (lacks, f"not installed: {TOOLS}"))))
     return offline
@@ -167,7 +166,7 @@ def _spirv_versions(device: Any) -> list[tuple[int, int]]:
 # -- the compilers -------------------------------------------------------------------------------
 
 TOOLS: Final = "clang 14 or newer and llvm-spirv of the same release (apt install clang-14 llvm-spirv-14)"
-#: Optional features that the prelude asks for; clang calls one by another name, too.
+#: Optional features that the prelude tests; clang has a second name for fp64.
 _OPTIONAL_FEATURES: Final = ("cl_khr_fp16", "cl_khr_fp64", "cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics")
 #: The newest version of SPIR-V that the oldest llvm-spirv writes.
 _NEWEST_SPIRV: Final = (1, 4)
@@ -175,7 +174,7 @@ _NEWEST_SPIRV: Final = (1, 4)
 
 @dataclass(frozen=True, slots=True)
 class Offline:
-    """clang and llvm-spirv, for drivers that take SPIR-V alone."""
+    """clang and llvm-spirv, for drivers that accept only SPIR-V."""
 
     clang: str  #: the path
     translator: str  #: the path of llvm-spirv
@@ -189,7 +188,7 @@ class Offline:
         with tempfile.TemporaryDirectory(prefix="mptune-") as folder:
             code, spirv = f"{folder}/kernel.bc", f"{folder}/kernel.spv"
             command = [self.clang, *flags, "--target=spir64-unknown-unknown", "-Xclang", "-finclude-default-header"]
-            # The driver optimises; this much takes the prelude's small functions apart.
+            # The driver optimises; -O1 inlines the prelude's small functions.
             command += [*without, "-O1", "-emit-llvm", "-c", "-x", "cl", "-", "-o", code]
             log = _run(command, source, function)
             _run([self.translator, code, "-o", spirv, f"--spirv-max-version={major}.{minor}"], "", function)
@@ -198,7 +197,7 @@ class Offline:
 
 @functools.cache
 def find_offline() -> Offline | None:
-    """Return clang and llvm-spirv of one release, the newest that is installed; None without them."""
+    """Return clang and llvm-spirv of the newest release that has both; None without them."""
     for suffix in ("", *(f"-{number}" for number in range(30, 13, -1))):
         clang, translator = shutil.which(f"clang{suffix}"), shutil.which(f"llvm-spirv{suffix}")
         if clang and translator:
@@ -221,10 +220,10 @@ def _run(command: Sequence[str], text: str, function: str) -> str:
 
 
 class _DriverCompiler:
-    """The compiler of the driver, in this very process."""
+    """The compiler of the driver, in this process."""
 
     def __init__(self) -> None:
-        # PyOpenCL's own cache would also keep sources that fail.
+        # PyOpenCL's own cache would also keep failed sources.
         os.environ["PYOPENCL_NO_CACHE"] = "1"
         self._cl = _pyopencl()
         self._device = _find_device()
@@ -243,7 +242,7 @@ class _DriverCompiler:
         program = cl.Program(self._context, code)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that there is a log
+                warnings.simplefilter("ignore")  # PyOpenCL warns if there is a log
                 program.build(options=list(flags))
         except cl.Error as error:
             how = f"the OpenCL driver rejected {function} ({_code(cl, error)})"
@@ -256,12 +255,12 @@ class _DriverCompiler:
 
 
 @functools.cache
-def _driver_compiler(choice: str | None) -> CompilerProcesses:  # noqa: ARG001 - its processes have that of their start
+def _driver_compiler(choice: str | None) -> CompilerProcesses:  # noqa: ARG001 - new processes for each choice
     return CompilerProcesses("the OpenCL driver", _DriverCompiler)
 
 
 class OpenclCompiler(Compiler):
-    """The driver's compiler, for its own device alone."""
+    """The driver's compiler, for its own device only."""
 
     def __init__(self, cache: BinaryCache) -> None:
         self._cache = cache
@@ -271,14 +270,14 @@ class OpenclCompiler(Compiler):
         return _driver_compiler(os.environ.get(_COMPILER))
 
     def translated(self, source: str) -> str:
-        # Takes longer to import than all the rest of `mptune backends`.
+        # Slow to import, and unused by `mptune backends`.
         from mptune.backends.opencl_dialect import as_opencl
 
         return as_opencl(source)
 
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
         if options.architecture:
-            only = f"backend opencl compiles for its device, not for {options.architecture!r}"
+            only = f"backend opencl compiles only for its device, not for {options.architecture!r}"
             raise BackendUnavailableError(f"{only}: leave out --arch")
         device = _find_device()
         _offline(device)
@@ -292,10 +291,10 @@ class OpenclCompiler(Compiler):
         flags = [_STANDARD]
         with contextlib.suppress(BackendUnavailableError):
             cl, device = _pyopencl(), _find_device()
-            # Divides in fp32 as the other backends do, where the driver can.
+            # Correctly rounded fp32 division, as on the other backends, if the driver has it.
             if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
                 flags.append("-cl-fp32-correctly-rounded-divide-sqrt")
-            # Intel's driver for processors does not compile a long chain of inlined roundings.
+            # Intel's driver for processors fails for long chains of inlined roundings.
             if _is_processor(device) and "Intel" in device.platform.vendor:
                 flags.append("-DMPTUNE_CALLS_ROUNDINGS=1")
         if any(map(_RELAXING.fullmatch, options.flags)):
@@ -303,7 +302,7 @@ class OpenclCompiler(Compiler):
         return (*flags, *options.flags)
 
     def versions(self) -> Mapping[str, str]:
-        # The driver's own is the device's.
+        # The driver's version is one of the device's.
         with contextlib.suppress(BackendUnavailableError):
             offline = _offline(_find_device())
             return {} if offline is None else {"clang": offline.version}
@@ -337,20 +336,20 @@ def _sensors(device: Any) -> str:
 
 
 def _pci_bus_id(device: Any) -> str:
-    """Return a GPU's "domain:bus:device.function" by the queries of NVIDIA's driver and of AMD's; else empty.
+    """Return a GPU's "domain:bus:device.function" by queries of NVIDIA's and AMD's drivers; empty for other drivers.
 
-    PyOpenCL does not have the query of cl_khr_pci_bus_info.
+    PyOpenCL lacks the query of cl_khr_pci_bus_info.
     """
     cl, extensions = _pyopencl(), device.extensions.split()
-    # Older drivers answer with an error.
+    # Older drivers return an error.
     with contextlib.suppress(cl.Error):
         if "cl_nv_device_attribute_query" in extensions:
             domain = int(getattr(device, "pci_domain_id_nv", 0))
-            slot = int(device.pci_slot_id_nv)  # the function in its last three bits
+            slot = int(device.pci_slot_id_nv)  # its last three bits are the function
             return f"{domain:04x}:{int(device.pci_bus_id_nv):02x}:{slot >> 3:02x}.{slot & 7:x}"
         if "cl_amd_device_attribute_query" in extensions:
             found = device.topology_amd
-            # Its bytes are signed, and it has no domain.
+            # The bytes are signed, and there is no domain.
             bus, place, function = (int(byte) & 0xFF for byte in (found.bus, found.device, found.function))
             return f"0000:{bus:02x}:{place:02x}.{function:x}"
     return ""
@@ -361,20 +360,20 @@ def _code(cl: Any, error: Any) -> str:
 
 
 class OpenclBuffer(MemoryBuffer):
-    """A memory object, or some bytes of one."""
+    """A memory object, or a part of one."""
 
     def __init__(self, device: OpenclDevice, nbytes: int) -> None:
         super().__init__(device, nbytes)
         self._device = device
 
     def for_kernel(self) -> Any:
-        """Return the argument of a kernel; raises a :class:`LaunchError` for a part that is not aligned."""
+        """Return the argument of a kernel; raise a :class:`LaunchError` for a part that is not aligned."""
         if self._whole is None:
             return self.start
         alignment = self._device.handle.mem_base_addr_align // 8
         if self.offset % alignment:
             raise LaunchError(f"a part of a buffer at byte {self.offset} is not aligned to {alignment} bytes")
-        with self._device.failing("a part of a buffer cannot be launched on"):
+        with self._device.failing("a part of a buffer cannot be an argument"):
             flags = self._device.cl.mem_flags.READ_WRITE
             return self.start.get_sub_region(self.offset, max(self.nbytes, 1), flags)
 
@@ -387,7 +386,7 @@ class OpenclFunction(Function):
         self._device = device
         cl, handle = device.cl, device.handle
         with device.failing(f"the binary of {self.name} cannot be loaded"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that there is a log
+            warnings.simplefilter("ignore")  # PyOpenCL warns if there is a log
             self._program: Any = cl.Program(device.context, [handle], [binary.image]).build()
             self._kernel: Any = cl.Kernel(self._program, self.name)
             self._parameters = int(self._kernel.num_args)
@@ -431,15 +430,15 @@ class OpenclFunction(Function):
             raise LaunchError(f"{self.name} was launched after it was unloaded")
         threads = math.prod(shape.block)
         if threads > self._max_threads:
-            raise LaunchError(f"{self.name} takes at most {self._max_threads} threads in a block, not {threads}")
+            raise LaunchError(f"{self.name} allows at most {self._max_threads} threads in a block, not {threads}")
         if max(shape.grid) > _MOST_BLOCKS:
             raise LaunchError(f"the grid {shape.grid} of {self.name} has more than {_MOST_BLOCKS} blocks along an axis")
         values = values_of(self.name, arguments, OpenclBuffer)
-        if self._parameters == len(values) + 1:  # dynamic shared memory is the last one
+        if self._parameters == len(values) + 1:  # the last parameter is the dynamic shared memory
             values.append(self._device.cl.LocalMemory(max(shape.shared_bytes, 1)))
         if self._parameters != len(values):
             raise LaunchError(f"{self.name} has {self._parameters} parameters, given {len(arguments)}")
-        self._values = values  # parts are memory objects of their own, which have to live as long as the launch
+        self._values = values  # parts are memory objects that must outlive the launch
         for i, value in enumerate(values):
             with self._device.failing(f"parameter {i} of {self.name}"):
                 self._kernel.set_arg(i, value)
@@ -467,14 +466,14 @@ class OpenclFunction(Function):
 class OpenclDevice(Device):
     """A device of any OpenCL driver."""
 
-    #: The most that any device asks for, which one says when it is opened.
+    #: The largest alignment of all devices, as a device's own is known only once it is opened.
     part_alignment_bytes: ClassVar[int] = 512
 
     def __init__(self) -> None:
         self._is_open = False
 
     def open(self) -> Self:
-        """Open a context and a queue, in which commands run one after the other, if need be; return the device."""
+        """Open a context and an in-order queue unless they are open; return the device."""
         if not self._is_open:
             self.cl, self.handle = _pyopencl(), _find_device()
             _offline(self.handle)
@@ -490,24 +489,22 @@ class OpenclDevice(Device):
     @contextlib.contextmanager
     def failing(self, what: str) -> Iterator[None]:
         """Raise OpenCL's errors as :class:`OutOfMemoryError` or :class:`LaunchError`."""
-        cl = self.cl
         try:
             yield
-        except cl.MemoryError as error:
-            raise OutOfMemoryError(f"{what}: {_code(cl, error)}") from error
-        except cl.Error as error:
-            raise LaunchError(f"{what}: {_code(cl, error)}") from error
+        except self.cl.Error as error:
+            kind = OutOfMemoryError if isinstance(error, self.cl.MemoryError) else LaunchError
+            raise kind(f"{what}: {_code(self.cl, error)}") from error
 
     def reserve(self, nbytes: int) -> Any:
         flags = self.cl.mem_flags.READ_WRITE
         memory: Any = None
         if _is_processor(self.handle):
-            # It uses the memory itself: a kernel that leaves it faults, as on the host.
+            # Guarded as on the host: an access outside the buffer faults.
             guarded = GuardedMemory()
             memory = (ctypes.c_ubyte * max(nbytes, 1)).from_address(guarded.reserve(nbytes))
-            memory.guarded = guarded  # for as long as the memory object has it
+            memory.guarded = guarded  # must outlive the memory object
             flags |= self.cl.mem_flags.USE_HOST_PTR
-        with self.failing(f"{nbytes} bytes were asked for"):
+        with self.failing(f"{nbytes} bytes were requested"):
             return self.cl.Buffer(self.context, flags, size=0 if memory else max(nbytes, 1), hostbuf=memory)
 
     def release(self, start: Any) -> None:
@@ -575,7 +572,7 @@ class OpenclDevice(Device):
     def allocate(self, nbytes: int) -> OpenclBuffer:
         most = self.describe().limits["max_buffer_bytes"]
         if nbytes > most:
-            raise OutOfMemoryError(f"{nbytes} bytes were asked for, and a buffer has at most {most} on this device")
+            raise OutOfMemoryError(f"{nbytes} bytes were requested, and a buffer has at most {most} on this device")
         return OpenclBuffer(self.open(), nbytes)
 
     def facts(self) -> Mapping[str, Any]:
@@ -590,7 +587,7 @@ class OpenclDevice(Device):
 
     def environments(self) -> Sequence[Mapping[str, str]]:
         name = _name_of(_find_device())
-        # A name may be part of another one, which then counts in :func:`_find_device`.
+        # Number all devices whose names contain this name, as :func:`_find_device` does.
         matching = [found for found in map(_name_of, _devices()) if name.lower() in found.lower()]
         return [{_CHOICE: f"{name}#{i}"} for i, found in enumerate(matching) if found == name]
 
@@ -613,11 +610,7 @@ class OpenclDevice(Device):
 
 
 class OpenclBackend(Backend):
-    """A device of an OpenCL driver, the processor's among them.
-
-    Args:
-        cache: where compiled binaries are kept; by default the user's cache folder.
-    """
+    """A device of an OpenCL driver, possibly the processor; ``cache`` is by default in the user's cache folder."""
 
     name: ClassVar[str] = "opencl"
 
@@ -627,7 +620,7 @@ class OpenclBackend(Backend):
 
     @property
     def shares_memory(self) -> bool:
-        """Whether the device is a processor; a GPU, be it in the same chip, is given copies."""
+        """Whether the device is a processor; an integrated GPU gets copies."""
         with contextlib.suppress(BackendUnavailableError):
             return _is_processor(_find_device())
         return False

@@ -1,9 +1,10 @@
-"""A rendered source in C++ for OpenCL: what of CUDA's dialect the prelude cannot say in OpenCL's, in other words.
+"""Translation of a rendered source to C++ for OpenCL, beyond the prelude's macros.
 
-Pointers among a kernel's parameters get their address space, and what is asserted of their types stands in the kernel.
-Dynamic shared memory becomes a further parameter, and
-for each array in constant memory there is one more kernel that copies it. ``long long``, of 128 bits in OpenCL, becomes
-``long``.
+- Pointer parameters of kernels get their address space.
+- Static assertions about parameters move into the kernel.
+- Dynamic shared memory becomes an additional parameter.
+- Each array in constant memory gets a kernel that copies it.
+- ``long long``, 128 bits in OpenCL, becomes ``long``.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from typing import Final
 from mptune.cpp.prelude import prelude
 from mptune.source.dialect import KERNEL_FUNCTION, comments_blanked, parameters_at
 
-#: Words of OpenCL that are names in the prelude or may be some in a template: keywords, and functions that OpenCL has
-#: in every source and CUDA has not, or has with another meaning (``min`` and ``max`` of NaN). A function of that name,
-#: of the template or the prelude, would give way to OpenCL's wherever the types of that fit better.
+#: Names that are renamed: OpenCL's keywords, and OpenCL's built-in functions that CUDA lacks or defines differently
+#: (``min`` and ``max`` of NaN). Overload resolution would prefer a built-in to the template's or prelude's function.
 _HIDDEN: Final = re.findall(
     r"\w+",
     """half local global constant kernel generic pipe read_only write_only read_write
@@ -28,7 +28,7 @@ _HIDDEN: Final = re.findall(
     asinpi atanpi atan2pi prefetch work_group_all work_group_any work_group_broadcast""",
 )
 _CONSTANT: Final = re.compile(r"\b__constant__\b[^;={}()]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*(?=[;={])")
-#: That a kernel takes what is declared: the text up to a parameter's type, its number, the function, and the rest.
+#: The assertion of a parameter's type: the text before the type, the parameter's number, the function, and the rest.
 _DECLARED: Final = re.compile(
     r"(static_assert\(mptune_declared::fits<[^;]*?)typename mptune_declared::parameter<(\d+), decltype\(&(\w+)\)>::type"
     r'(>, "[^"]*"\);)'
@@ -39,9 +39,9 @@ _LONG_LITERAL: Final = re.compile(r"\b(0[xX][\da-fA-F']+|\d[\d']*)([uU]?)(?:ll|L
 
 
 def as_opencl(source: str) -> str:
-    """Return a rendered source as an OpenCL driver reads it; every line of the template keeps its number."""
+    """Translate a rendered source to C++ for OpenCL; every line of the template keeps its number."""
     body = source.removeprefix(prelude())
-    # A kernel is launched by the name it has.
+    # Kernels keep their names.
     kernels = {head[1] for head in KERNEL_FUNCTION.finditer(comments_blanked(body))}
     definitions = "".join(f"#define {word} mptune_{word}\n" for word in _HIDDEN if word not in kernels)
     before = _prelude() if len(body) < len(source) else ""

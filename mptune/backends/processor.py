@@ -1,4 +1,4 @@
-"""This machine's processor: its model, its caches, and how busy it is."""
+"""This machine's processor: its model, caches and load."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-#: Feature sets of x86-64 that compilers have names for, each including those before (System V psABI).
+#: Cumulative feature levels of x86-64 that compilers know (System V psABI).
 _X86_LEVELS: Final = (
     ("x86-64-v2", {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"}),
     ("x86-64-v3", {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}),
     ("x86-64-v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
 )
-#: Features beyond those sets that decide how fast a precision is.
+#: Further features that determine the speed of a precision.
 _PRECISION_FEATURES: Final = ("avx512_fp16", "avx512_bf16", "fphp", "asimdhp", "bf16", "sve", "sve2")
 #: Fields of /proc/cpuinfo on which binaries and timings depend (x86, then Arm).
 _IDENTIFYING: Final = (
@@ -32,14 +32,14 @@ _IDENTIFYING: Final = (
 class Processor:
     """One processor model."""
 
-    name: str  #: marketing name, with family and model where it has no number of its own, as on virtual machines
-    architecture: str  #: instruction set by level, with the features of precisions ("x86-64-v4+avx512_fp16")
-    fingerprint: str  #: differs between processors that may need different binaries
+    name: str  #: marketing name, with family and model if it contains no number, as on virtual machines
+    architecture: str  #: level of the instruction set, with features of precisions ("x86-64-v4+avx512_fp16")
+    fingerprint: str  #: a checksum that differs between processors that may need different binaries
 
 
 @functools.cache
 def processor() -> Processor:
-    """Describe the processor this process runs on."""
+    """Describe this machine's processor."""
     fields: dict[str, str] = {}
     with contextlib.suppress(OSError):
         first = Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0]
@@ -64,12 +64,12 @@ def processor() -> Processor:
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may run on."""
+    """Return the number of cores available to this process."""
     return len(os.sched_getaffinity(0))
 
 
 def cache_limits(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[str, int]:
-    """Return the bytes of the largest cache of a core (``cache_bytes``) and of all second-level ones, 0 if unknown."""
+    """Return the bytes of the largest cache (``cache_bytes``) and of all second-level caches together; 0 if unknown."""
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     found: dict[int, int] = {}
     for file in folder.glob("index*/size"):
@@ -82,12 +82,10 @@ def cache_limits(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> d
 
 
 def fixed_work_ms(lasting_ms: float) -> float:
-    """Return the milliseconds that a fixed piece of work takes now on one core, at about 0.04 ms.
+    """Return the present milliseconds of a fixed piece of work on one core, about 0.04 ms.
 
-    It depends on the machine alone: clock frequencies, and time that other machines take from a virtual one.
-
-    Args:
-        lasting_ms: the work is repeated for about so long, as disturbances of a launch are as frequent.
+    It depends only on clock frequencies and on steal time of a virtual machine. The work is repeated for about
+    ``lasting_ms``, the duration of a launch, so that disturbances are as likely.
     """
     work = bytes(1 << 16)
     hashlib.sha256(work).digest()  # fills the caches after a launch
@@ -99,10 +97,7 @@ def fixed_work_ms(lasting_ms: float) -> float:
 
 
 def other_tasks_per_core() -> float:
-    """Return how many tasks besides this one run or wait for a core of the machine now, per core; NaN if unknown.
-
-    Linux counts those of the whole machine, whatever part of it a process may use.
-    """
+    """Return the machine's runnable tasks, this one excepted, per core; NaN if unknown."""
     try:
         runnable = Path("/proc/loadavg").read_text().split()[3].partition("/")[0]
         return max(0, int(runnable) - 1) / (os.cpu_count() or 1)

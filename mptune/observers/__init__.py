@@ -1,7 +1,7 @@
 """Observers by name: sensors of the device, and metrics computed from the launch times.
 
-Third parties add theirs by an entry point of the group ``mptune.observers`` that gives an
-:class:`~mptune.observers.base.Observer` subclass.
+Third parties add an :class:`~mptune.observers.base.Observer` subclass by an entry point of the group
+``mptune.observers``.
 """
 
 from __future__ import annotations
@@ -26,5 +26,5 @@ ALWAYS_ON: Final[Mapping[str, tuple[tuple[str, ...], str]]] = MappingProxyType(
 )
 
 _MODULES: Final = {"clocks": "sensors", "energy": "sensors", "resources": "launches", "throughput": "launches"}
-#: Every observer class that is switched on by its name: the bundled ones and those of installed third parties.
+#: Every optional observer class by name, third parties' included.
 OBSERVERS: Final[Mapping[str, type[Observer]]] = Registry("observer", __name__, Observer, modules=_MODULES)

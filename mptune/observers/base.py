@@ -1,4 +1,4 @@
-"""The base class of observers, which measure something around the launches of one configuration."""
+"""The base class of observers, which measure around the launches of one configuration."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Target:
     sizes: Sizes
     backend: str
     architecture: str = ""
-    pci_bus_id: str = ""  #: empty for the processor, and where the device's driver does not tell
-    sensors: str = ""  #: the source of energy and clocks, as the backend describes it
+    pci_bus_id: str = ""  #: empty for the processor, or if the device's driver does not report it
+    sensors: str = ""  #: the source of energy and clocks (:attr:`~mptune.backends.base.DeviceInfo.sensors`)
     tells_resources: bool = False  #: whether the driver reports registers and occupancy
 
 
@@ -30,47 +30,45 @@ class LaunchContext:
     """The launches of one configuration."""
 
     configuration: Configuration
-    footprint_bytes: int  #: bytes its arguments take on the device
+    footprint_bytes: int  #: device memory of its arguments
     times_ms: tuple[float, ...] = ()  #: the timed launches
-    #: registers, shared memory and occupancy, by metric; empty where the driver does not report them
+    #: registers, shared memory and occupancy by metric; empty if the driver does not report them
     resources: Mapping[str, float] = field(default_factory=dict)
-    #: back-to-back launches since :meth:`Observer.start`, untimed, for an observer of ``steady_s`` above 0
-    steady_launches: int = 0
-    #: restorations of buffers since :meth:`Observer.start`, without launches
-    steady_restorations: int = 0
+    steady_launches: int = 0  #: untimed back-to-back launches since :meth:`Observer.start`, for a ``steady_s`` above 0
+    steady_restorations: int = 0  #: restorations of buffers since :meth:`Observer.start`, without launches
 
 
 class Observer(ABC):
-    """Measures something of one configuration that has been timed; units are in the metric names."""
+    """Measures metrics of one timed configuration; the units are in the metric names."""
 
     name: ClassVar[str]
-    #: The metrics it gives, but for those in :attr:`missing`.
+    #: The metrics it returns, except for :attr:`missing`.
     metrics: ClassVar[tuple[str, ...]] = ()
-    #: Seconds of back-to-back launches between start and stop; 0: the timed launches will do.
+    #: Seconds of back-to-back launches between start and stop; 0 if the timed launches suffice.
     steady_s: float = 0.0
     #: Seconds of back-to-back launches before start.
     lead_s: float = 0.0
-    #: Whether it takes off what restoring buffers between launches took: where a kernel works in place, a second
-    #: start and stop follow, around restorations alone.
+    #: Whether it subtracts the restoration of buffers between launches: for a kernel that works in place, a second
+    #: start and stop enclose restorations only.
     discounts: ClassVar[bool] = False
-    #: Metrics it cannot give here, and why.
+    #: Metrics that are unavailable here, with the reason.
     missing: Mapping[str, str] = MappingProxyType({})
 
     @classmethod
-    def open(cls, target: Target) -> Self:  # noqa: ARG003 - for those that need it
+    def open(cls, target: Target) -> Self:  # noqa: ARG003 - used by overrides
         """Return an observer of this target.
 
         Raises:
-            ObserverUnavailableError: it cannot measure anything here; says what to install or to permit.
+            ObserverUnavailableError: it cannot measure here; the message says what to install or to permit.
         """
         return cls()
 
     def start(self) -> None:  # noqa: B027 - optional
-        """Begin to read."""
+        """Start reading."""
 
     @abstractmethod
     def stop(self, context: LaunchContext) -> Mapping[str, float]:
         """Return the metrics of the launches since :meth:`start`.
 
-        After restorations alone, return the metrics of the launches before without what restoring took.
+        After restorations alone, return the metrics of the launches before, with the restorations subtracted.
         """

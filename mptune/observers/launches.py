@@ -1,4 +1,4 @@
-"""Observers that compute metrics from launches that are timed anyway."""
+"""Observers that compute metrics from the timed launches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIME_METRICS: Final = ("time_ms", "time_min_ms", "time_spread_ms")
 
 
 def time_metrics(times_ms: Sequence[float]) -> dict[str, float]:
-    """Return median, minimum and interquartile range by the names of the metrics; nothing without times."""
+    """Return median, minimum and interquartile range by metric; empty without times."""
     if not times_ms:
         return {}
     lower, _, upper = statistics.quantiles(times_ms, n=4, method="inclusive") if len(times_ms) > 1 else [*times_ms] * 3
@@ -23,10 +23,7 @@ def time_metrics(times_ms: Sequence[float]) -> dict[str, float]:
 
 
 class ThroughputObserver(Observer):
-    """Observes how many bytes and operations a second a kernel gets done, of those it cannot do without.
-
-    The declared work (:class:`~mptune.kernel.Work`) over the median launch time, in 10**9 bytes or operations.
-    """
+    """Rates: the declared work (:class:`~mptune.kernel.Work`), in 1e9 bytes or operations, over the median time."""
 
     name: ClassVar[str] = "throughput"
     metrics: ClassVar[tuple[str, ...]] = ("bandwidth_gb_s", "flop_rate_gflop_s")
@@ -54,12 +51,12 @@ class ThroughputObserver(Observer):
 
 
 class ResourcesObserver(Observer):
-    """Observes what a kernel takes of a multiprocessor: registers, local and shared memory, occupancy.
+    """A kernel's use of a multiprocessor.
 
     - ``registers`` of a thread;
     - ``local_bytes`` of a thread: spilled registers, arrays and stack in memory;
-    - ``static_shared_bytes`` and ``dynamic_shared_bytes`` of a block, and both together, ``shared_bytes``;
-    - ``occupancy``, the share of a multiprocessor's threads that its blocks can fill.
+    - ``static_shared_bytes`` and ``dynamic_shared_bytes`` of a block, and their sum, ``shared_bytes``;
+    - ``occupancy``: the share of a multiprocessor's threads that resident blocks fill.
     """
 
     name: ClassVar[str] = "resources"
@@ -70,11 +67,9 @@ class ResourcesObserver(Observer):
     @classmethod
     def open(cls, target: Target) -> Self:
         if isinstance(target.kernel, Application):
-            raise ObserverUnavailableError("an application is of several kernels, each with resources of its own")
+            raise ObserverUnavailableError("an application has several kernels, each with its own resources")
         if not target.tells_resources:
-            raise ObserverUnavailableError(
-                f"backend {target.backend!r} has no registers and shared memory to share out among threads"
-            )
+            raise ObserverUnavailableError(f"backend {target.backend!r} does not report registers and shared memory")
         return cls()
 
     def stop(self, context: LaunchContext) -> Mapping[str, float]:

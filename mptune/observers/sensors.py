@@ -1,4 +1,4 @@
-"""Energy, clocks and temperature of a device: its sensors, and the observers that read them while launches repeat."""
+"""Energy, clocks and temperature of a device: its sensors, and observers that read them during repeated launches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 from mptune.errors import ObserverUnavailableError
 from mptune.observers.base import LaunchContext, Observer, Target
 
-#: Returns what a sensor says now.
+#: Returns the present reading of a sensor.
 Reader = Callable[[], float]
 
 # -- sensors ---------------------------------------------------------------------------------------
@@ -26,16 +26,16 @@ Reader = Callable[[], float]
 class EnergySource:
     """A counter of energy or a gauge of power."""
 
-    read: Reader  #: returns joules since some moment, or watts
-    is_counter: bool  #: whether it counts joules
-    lead_s: float  #: seconds of launches before the first reading: a gauge may show the mean over the time before
+    read: Reader  #: returns joules of a counter, or watts
+    is_counter: bool
+    lead_s: float  #: seconds of launches before the first reading, as a gauge may be averaged over the past
 
 
 def energy_source(sensors: str, pci_bus_id: str = "") -> EnergySource:
-    """Return the best source of energy readings of a device: a counter, or else a gauge of power.
+    """Return a device's counter of energy, or else its gauge of power.
 
-    ``sensors`` is "nvml", "amd-smi" or "processor", as the backend describes the device, ``pci_bus_id`` that of a GPU,
-    "domain:bus:device.function" in hexadecimal. An ObserverUnavailableError says what to install or to permit.
+    ``sensors`` is "nvml", "amd-smi" or "processor", and ``pci_bus_id`` a GPU's "domain:bus:device.function" in
+    hexadecimal. An ObserverUnavailableError says what to install or to permit.
     """
     if sensors == "processor":
         return processor_energy()
@@ -44,13 +44,13 @@ def energy_source(sensors: str, pci_bus_id: str = "") -> EnergySource:
         read["joules"]()
     except ObserverUnavailableError:
         read["watts"]()
-        # The gauge of Ampere and later shows the mean of the last second (NVML API, nvmlDeviceGetPowerUsage).
+        # From Ampere on, the gauge is the mean of the last second (NVML API, nvmlDeviceGetPowerUsage).
         return EnergySource(read["watts"], is_counter=False, lead_s=1.1)
     return EnergySource(read["joules"], is_counter=True, lead_s=0.1)
 
 
 def clock_readers(sensors: str, pci_bus_id: str = "") -> Mapping[str, Reader]:
-    """Return readers of clocks in MHz and of the temperature in °C, by metric, as far as the device reports them."""
+    """Return the available readers of clocks in MHz and of the temperature in °C, by metric."""
     if sensors == "processor":
         return processor_clocks()
     read = _gpu_readers(sensors, pci_bus_id, "clocks")
@@ -74,18 +74,17 @@ def _gpu_readers(sensors: str, pci_bus_id: str, what: str) -> Mapping[str, Reade
     """Return readers of joules, watts, clocks and temperature through the vendor's library."""
     name = {"nvml": "NVML", "amd-smi": "AMD SMI"}.get(sensors, "")
     if not name:
-        known = "processors, GPUs through NVML, GPUs through AMD SMI"
-        raise ObserverUnavailableError(f"nothing tells the {what} of this device, only of {known}")
+        known = "processors, and GPUs through NVML or AMD SMI"
+        raise ObserverUnavailableError(f"the {what} of this device cannot be read; supported are {known}")
     if not pci_bus_id:
-        problem = "the device's driver does not tell its PCI bus id"
-        raise ObserverUnavailableError(f"{problem}, by which {name} would find it")
+        raise ObserverUnavailableError(f"the driver does not report the device's PCI bus id, which {name} needs")
     failure, queries = (_nvml if sensors == "nvml" else _amd_smi)(pci_bus_id)
 
     def reader(query: Callable[[], Any]) -> Reader:
         def read() -> float:
             try:
                 return float(query())
-            # "N/A" stands for what a device does not have.
+            # "N/A" marks an unsupported reading.
             except (failure, KeyError, TypeError, ValueError, StopIteration) as error:
                 raise ObserverUnavailableError(f"the device does not report this through {name}: {error}") from error
 
@@ -94,7 +93,7 @@ def _gpu_readers(sensors: str, pci_bus_id: str, what: str) -> Mapping[str, Reade
     return {metric: reader(query) for metric, query in queries.items()}
 
 
-#: What a library's calls raise, and the calls by metric.
+#: The exception of a library's calls, and the calls by metric.
 _Queries = tuple[type[Exception], Mapping[str, Callable[[], Any]]]
 
 
@@ -122,7 +121,7 @@ def _nvml(pci_bus_id: str) -> _Queries:
 def _amd_smi(pci_bus_id: str) -> _Queries:
     try:
         import amdsmi as smi
-    except Exception as error:  # without libamd_smi.so it fails with an exception that depends on the version
+    except Exception as error:  # without libamd_smi.so the type depends on the version
         raise ObserverUnavailableError(
             f'AMD SMI is not installed: pip install "mptune[hip]", and install ROCm, which has libamd_smi.so ({error})'
         ) from error
@@ -134,12 +133,12 @@ def _amd_smi(pci_bus_id: str) -> _Queries:
 
     def joules() -> float:
         found = smi.amdsmi_get_energy_count(device)
-        # Before ROCm 6.0 the accumulator was called power; the resolution is in microjoules.
+        # Before ROCm 6.0 the accumulator was named power; the resolution is in microjoules.
         return float(found.get("energy_accumulator", found.get("power"))) * float(found["counter_resolution"]) * 1e-6
 
     def watts() -> float:
         found = smi.amdsmi_get_power_info(device)
-        # MI300 has only the current power, MI200 only the average.
+        # MI300 reports only the current power, MI200 only the average.
         names = ("current_socket_power", "average_socket_power", "socket_power")
         return next(float(found[name]) for name in names if isinstance(found.get(name), int | float))
 
@@ -161,15 +160,15 @@ def _amd_smi(pci_bus_id: str) -> _Queries:
 def processor_energy(root: Path = Path("/sys")) -> EnergySource:
     """Return the energy of the processor's packages and memory by Running Average Power Limit (RAPL).
 
-    It includes everything else that the machine does, and its power at rest.
+    It includes the machine's other tasks and its idle power.
     """
     powercap = root / "class/powercap"
-    # Cores and graphics are parts of their package, and "psys" is the whole machine once more.
+    # Cores and graphics are parts of their package, and "psys" is the whole machine.
     folders = [folder for folder in sorted(powercap.glob("*-rapl:*")) if _name(folder).startswith(("package", "dram"))]
     if not folders:
         raise ObserverUnavailableError(
-            f"this machine shows no energy counter of its processor ({powercap}/intel-rapl:0): the Linux module "
-            "intel_rapl_msr provides it, and virtual machines and containers often have none"
+            f"no energy counter of the processor ({powercap}/intel-rapl:0): load the Linux module intel_rapl_msr; "
+            "virtual machines and containers often have none"
         )
 
     last_uj: dict[Path, int] = {}
@@ -180,7 +179,7 @@ def processor_energy(root: Path = Path("/sys")) -> EnergySource:
         try:
             for folder in folders:
                 now_uj = int((folder / "energy_uj").read_text())
-                if now_uj < last_uj.get(folder, 0):  # it starts over beyond its range, hopefully once between readings
+                if now_uj < last_uj.get(folder, 0):  # the counter wrapped around since the last reading
                     last_uj[folder] -= int((folder / "max_energy_range_uj").read_text())
                 total_uj += now_uj - last_uj.get(folder, now_uj)
                 last_uj[folder] = now_uj
@@ -203,7 +202,7 @@ def processor_clocks(root: Path = Path("/sys")) -> Mapping[str, Reader]:
         return _highest((root / "devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq"), "clock")
 
     def temperature() -> float:
-        drivers = ("coretemp", "k10temp", "zenpower")  # Intel's, AMD's, and another one of AMD's
+        drivers = ("coretemp", "k10temp", "zenpower")  # Intel, AMD, AMD
         folders = [folder for folder in (root / "class/hwmon").glob("hwmon*") if _name(folder) in drivers]
         return _highest((folder / "temp1_input" for folder in folders), "temperature")
 
@@ -221,9 +220,9 @@ def _highest(files: Iterable[Path], what: str) -> float:
     """Return the largest number in some files, divided by a thousand."""
     try:
         return max(float(file.read_text()) * 1e-3 for file in files)
-    except (OSError, ValueError) as error:  # there may be no file at all
+    except (OSError, ValueError) as error:  # ValueError: there is no file
         raise ObserverUnavailableError(
-            f"this machine does not show its processor's {what}; virtual machines and containers often do not ({error})"
+            f"the processor's {what} cannot be read, as in many virtual machines and containers ({error})"
         ) from error
 
 
@@ -231,14 +230,14 @@ def _highest(files: Iterable[Path], what: str) -> float:
 
 
 class Sample(NamedTuple):
-    """One reading and when it was taken, in seconds."""
+    """One reading and its time in seconds."""
 
     time_s: float
     value: float
 
 
 class Sampler:
-    """Reads a sensor every ``interval_s`` in a thread of its own; ``samples`` are the readings, in order."""
+    """Reads a sensor every ``interval_s`` in its own thread; ``samples`` are the readings in order."""
 
     def __init__(self, read: Reader, interval_s: float, clock: Reader = time.perf_counter) -> None:
         self._read, self._interval_s, self._clock = read, interval_s, clock
@@ -250,7 +249,7 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> Sequence[Sample]:
-        """Take a last reading, end, and return all readings; raises ObserverUnavailableError if one has failed."""
+        """Take a last reading and return all readings; raise ObserverUnavailableError if a reading failed."""
         self._end.set()
         self._thread.join()
         if self._failure is not None:
@@ -262,7 +261,7 @@ class Sampler:
         while not self._end.wait(self._interval_s):
             try:
                 self.take()
-            except Exception as failure:  # of whatever library is behind it; told when the sampling ends
+            except Exception as failure:  # any library's; raised by stop
                 self._failure = failure
                 return
 
@@ -272,7 +271,7 @@ class Sampler:
 
 
 def mean_rate(samples: Sequence[Sample]) -> float:
-    """Return by how much a counter grew a second, from the first step seen to the last, as it moves in steps."""
+    """Return a counter's growth per second between its first and its last step."""
     steps = [after for before, after in pairwise(samples) if after.value != before.value]
     if len(steps) < 2:
         span_s = samples[-1].time_s - samples[0].time_s
@@ -282,7 +281,7 @@ def mean_rate(samples: Sequence[Sample]) -> float:
 
 
 def mean_value(samples: Sequence[Sample]) -> float:
-    """Return the mean of a gauge over time, from readings in order, at least one, by the trapezoidal rule."""
+    """Return the mean of a gauge over time by the trapezoidal rule, from at least one reading."""
     times_s, values = np.array(samples).T
     span_s = times_s[-1] - times_s[0]
     return float(np.trapezoid(values, times_s) / span_s if span_s > 0 else values.mean())
@@ -292,16 +291,16 @@ def mean_value(samples: Sequence[Sample]) -> float:
 
 
 class EnergyObserver(Observer):
-    """Observes the energy of a launch and the power the device draws meanwhile.
+    """Measures the energy of a launch and the device's power meanwhile.
 
-    The mean power while launches follow on one another, times their duration, is their energy: that of the whole
-    device, with its power at rest, and on a processor with that of launching. The energy and the time of restoring
-    buffers between launches are subtracted. Caches are as the launch before left them.
+    The energy is the mean power during back-to-back launches times their duration. It includes the idle power of the
+    whole device and, on a processor, the cost of launching. Energy and time of restoring buffers between launches are
+    subtracted. Caches stay warm between launches.
     """
 
     name: ClassVar[str] = "energy"
     metrics: ClassVar[tuple[str, ...]] = ("energy_j", "power_w")
-    # Ten steps or more of a counter keep the error of the first and the last at a few per cent.
+    # At least ten steps of a counter, so that the error of the first and the last is a few per cent.
     steady_s = 1.0
     discounts = True
 
@@ -318,12 +317,12 @@ class EnergyObserver(Observer):
         self._sampler = Sampler(self._source.read, self._interval_s, self._clock)
 
     def stop(self, context: LaunchContext) -> Mapping[str, float]:
-        """Return energy and power; nothing where restoring hid them."""
+        """Return energy and power; nothing if the restorations exceed them."""
         samples = self._sampler.stop()
         elapsed_s = samples[-1].time_s - samples[0].time_s
         power_w = mean_rate(samples) if self._source.is_counter else mean_value(samples)
         if context.steady_restorations:
-            # Each launch came after a restoration.
+            # One restoration a launch.
             elapsed_s *= self._launches / context.steady_restorations
             self._energy_j -= elapsed_s * power_w
             self._elapsed_s -= elapsed_s
@@ -335,19 +334,19 @@ class EnergyObserver(Observer):
 
 
 class ClocksObserver(Observer):
-    """Observes clocks and temperature of the device while launches follow on one another.
+    """Measures clocks and temperature of the device during back-to-back launches.
 
-    ``clock_mhz`` and ``memory_clock_mhz`` are means over time; ``temperature_c`` is the highest.
+    ``clock_mhz`` and ``memory_clock_mhz`` are means over time; ``temperature_c`` is the maximum.
     """
 
     name: ClassVar[str] = "clocks"
     metrics: ClassVar[tuple[str, ...]] = ("clock_mhz", "memory_clock_mhz", "temperature_c")
     steady_s = 0.2
-    lead_s = 0.2  # long enough for the clocks to leave their state at rest
+    lead_s = 0.2  # until the clocks have left their idle state
 
     def __init__(self, readers: Mapping[str, Reader], interval_s: float = 0.02) -> None:
         missing = [metric for metric in self.metrics if metric not in readers]
-        self.missing = MappingProxyType(dict.fromkeys(missing, "the device does not tell it"))
+        self.missing = MappingProxyType(dict.fromkeys(missing, "the device does not report it"))
         self._readers, self._interval_s = readers, interval_s
 
     @classmethod

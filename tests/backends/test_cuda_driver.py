@@ -95,7 +95,7 @@ def test_memory_cupy_keeps_for_itself_is_taken_back_before_there_is_none(monkeyp
     assert cupy.modules["cupy"].zeros(4 << 20, np.uint8).sum() == 0
     assert backend.device.allocate(8_000_000).nbytes == 8_000_000
     with pytest.raises(
-        OutOfMemoryError, match=r"500000 bytes were asked for and 388608 bytes are free: .*out of memory"
+        OutOfMemoryError, match=r"500000 bytes were requested and 388608 bytes are free: .*out of memory"
     ):
         backend.device.allocate(500_000)
 

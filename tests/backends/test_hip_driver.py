@@ -87,7 +87,7 @@ def test_a_hip_library_of_another_version_is_explained(backend, simulated):
         raise RuntimeError("failed to dlsym 'hipGetDevicePropertiesR0600'")
 
     simulated.hipGetDeviceProperties = missing
-    with pytest.raises(BackendUnavailableError, match=r"does not fit the installed HIP library .*R0600.*: install"):
+    with pytest.raises(BackendUnavailableError, match=r"does not match the installed HIP library .*R0600.*: install"):
         backend.describe()
 
 
@@ -136,7 +136,7 @@ class TestRealHipPython:
             getattr(driver, call)(*arguments)
 
     def test_the_device_is_asked_for_as_this_version_has_it(self, driver):
-        with pytest.raises(BackendUnavailableError, match=r"hipError|does not fit the installed HIP library"):
+        with pytest.raises(BackendUnavailableError, match=r"hipError|does not match the installed HIP library"):
             driver.describe()
 
     def test_opening_a_device_that_is_not_there(self, driver):

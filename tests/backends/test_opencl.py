@@ -131,7 +131,7 @@ class TestChoosing:
         found = OpenclBackend.availability()
         assert not found.can_compile
         assert "driver of Old GPU does not compile C++ for OpenCL 2021" in found.reason
-        assert found.reason.endswith("takes no SPIR-V, so that clang cannot compile for it")
+        assert found.reason.endswith("does not accept SPIR-V, so clang cannot compile for it")
 
     def test_without_clang_a_driver_that_takes_spirv_is_refused_with_what_to_install(
         self, monkeypatch: pytest.MonkeyPatch
@@ -145,7 +145,7 @@ class TestChoosing:
         assert OpenclBackend.availability().can_compile
         assert OpenclBackend().compiler.versions() == {"clang": "clang version 14.0"}
         monkeypatch.setenv("MPTUNE_OPENCL_COMPILER", "driver")
-        assert OpenclBackend.availability().reason.endswith("MPTUNE_OPENCL_COMPILER=clang has clang compile it")
+        assert OpenclBackend.availability().reason.endswith("set MPTUNE_OPENCL_COMPILER=clang to use clang")
         monkeypatch.setenv("MPTUNE_OPENCL_COMPILER", "gcc")
         assert OpenclBackend.availability().reason == "MPTUNE_OPENCL_COMPILER=gcc: expected driver or clang"
 

@@ -182,7 +182,7 @@ class TestRefusals:
         arguments = [x, y, np.float32(1), np.int32(50)]
         function.launch(SHAPE, arguments)
         above = LaunchShape((1, 1, 1), (65, 1, 1))
-        with pytest.raises(LaunchError, match="axpy takes at most 64 threads in a block"):
+        with pytest.raises(LaunchError, match="axpy allows at most 64 threads in a block"):
             function.launch(above, arguments)
         pointers, values = pack_arguments("axpy", arguments, GpuBuffer)
         with pytest.raises(LaunchError, match=r"CUDA_ERROR_INVALID_VALUE|hipErrorInvalidValue"):
