@@ -25,7 +25,6 @@ from mptune.backends.base import (
     Device,
     DeviceInfo,
     Function,
-    check_part,
 )
 from mptune.backends.host import HostBackend
 from mptune.cpp.prelude import prelude
@@ -97,7 +96,8 @@ class LimitedBuffer(Buffer):
         self._memory.part(self._offset, self.nbytes).fill(byte)
 
     def part(self, offset: int, nbytes: int) -> LimitedBuffer:
-        check_part(self, offset, nbytes)
+        if not (0 <= offset <= offset + nbytes <= self.nbytes):
+            raise LaunchError(f"bytes {offset} to {offset + nbytes} are not all inside a buffer of {self.nbytes} bytes")
         # There is no sub-buffer of a sub-buffer: it is one of the whole.
         return LimitedBuffer(self._memory, self._offset + offset, nbytes)
 

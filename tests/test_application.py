@@ -316,7 +316,7 @@ class TestOwnAnswer:
         app = application(steps=lambda run, size: (power(run, size), run.write("value", next(numbers))))
         sizes = app.resolve_sizes()
         data = DataManager(with_reference(app, get_backend("host"), CompileOptions()), sizes)
-        with pytest.raises(ReferenceDataError, match="not the same when it is computed again"):
+        with pytest.raises(ReferenceDataError, match="differs when it is computed again"):
             data.require_repeatable()
 
 

@@ -95,7 +95,10 @@ def evaluate_outputs(
         wanted = {name: metric for name, (of, metric) in named.items() if of in (output, "")}
         found: dict[str, float] = {}
         try:
-            pairs = values if isinstance(values, Pairs) else Pairs.of(values, _with_nan(references[output]))
+            reference: Any = references[output]
+            if np.ma.is_masked(reference):
+                reference = reference.astype(np.float64).filled(np.nan)
+            pairs = values if isinstance(values, Pairs) else Pairs.of(values, reference)
             for name, metric in wanted.items():
                 same = next((other for other in found if wanted[other] == metric), None)
                 found[name] = metric.measure(pairs, inputs) if same is None else found[same]
@@ -113,9 +116,7 @@ def evaluate_outputs(
             for metric, error in {wanted[name].name: (wanted[name], error) for name, error in found.items()}.values():
                 if not math.isfinite(error):
                     why = f": {metric.undefined}" if metric.undefined and math.isinf(error) else ""
-                    notes.append(
-                        f"the {metric.name} of output {output!r} is {error:g} though the output is finite{why}"
-                    )
+                    notes.append(f"the {metric.name} of output {output!r} is {error:g} but the output is finite{why}")
         errors[output] = found.pop(output)
         for name, error in found.items():
             further[name].append(error)
@@ -173,11 +174,6 @@ def _near_zero(output: str, metric: ErrorMetric, reference: NDArray[Any]) -> Ite
             f"1% of the mean magnitude everywhere gives {error:.3g}; --metric {shlex.quote(other)} divides by that "
             "magnitude"
         )
-
-
-def _with_nan(reference: Any) -> Any:
-    """Return a reference with NaN in place of masked elements of a NumPy masked array."""
-    return reference.astype(np.float64).filled(np.nan) if np.ma.is_masked(reference) else reference
 
 
 def judged(outputs: Collection[str], metrics: Metrics) -> dict[str, tuple[str, ErrorMetric]]:

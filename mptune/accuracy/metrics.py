@@ -44,6 +44,7 @@ reduction. Regions that are masked throughout are left out.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import inspect
@@ -274,38 +275,33 @@ _ZERO_REFERENCE: Final = "the reference has a 0 and the output another number th
 #: The bundled error metrics: name, description, and a function of :class:`Pairs`. A new metric is a new row.
 _TABLE: Final = (
     ErrorMetric("MAE", "mean absolute error", _Ratio(mean, ABSOLUTE)),
-    ErrorMetric("MRE", "mean relative error", _Ratio(mean, RELATIVE), undefined=_ZERO_REFERENCE),
+    ErrorMetric("MRE", "mean relative error", _Ratio(mean, RELATIVE), _ZERO_REFERENCE),
     ErrorMetric("MSE", "mean squared error", _Ratio(mean_square, ABSOLUTE)),
     ErrorMetric("RMSE", "root mean squared error", _Ratio(root_mean_square, ABSOLUTE)),
     ErrorMetric(
         "NRMSE",
         "root mean squared error over the reference's mean",
         _Ratio(root_mean_square, ABSOLUTE, reference_mean),
-        undefined="the mean of the reference is 0",
+        "the mean of the reference is 0",
     ),
     ErrorMetric(
         "NMAE",
         "total absolute error over the reference's total magnitude",
         _Ratio(mean, ABSOLUTE, reference_magnitude),
-        undefined="the reference is 0 everywhere",
+        "the reference is 0 everywhere",
     ),
-    ErrorMetric(
-        "RMSRE", "root mean squared relative error", _Ratio(root_mean_square, RELATIVE), undefined=_ZERO_REFERENCE
-    ),
+    ErrorMetric("RMSRE", "root mean squared relative error", _Ratio(root_mean_square, RELATIVE), _ZERO_REFERENCE),
     ErrorMetric("RMSLE", "root mean squared error of ln(1 + x)", _Ratio(root_mean_square, LOGARITHMIC_PLUS_ONE)),
     ErrorMetric(
-        "MALE",
-        "mean absolute error of ln(x)",
-        _Ratio(mean, LOGARITHMIC),
-        undefined="a 0 is compared with another number",
+        "MALE", "mean absolute error of ln(x)", _Ratio(mean, LOGARITHMIC), "a 0 is compared with another number"
     ),
     ErrorMetric("MaxAE", "maximum absolute error", _Ratio(maximum, ABSOLUTE)),
-    ErrorMetric("MaxRE", "maximum relative error", _Ratio(maximum, RELATIVE), undefined=_ZERO_REFERENCE),
+    ErrorMetric("MaxRE", "maximum relative error", _Ratio(maximum, RELATIVE), _ZERO_REFERENCE),
     ErrorMetric(
         "ULP",
         "maximum error in units in the last place of the output's type",
         _Ratio(maximum, ULPS),
-        undefined="the error is more units than a double can count",
+        "the error in units exceeds the largest double",
     ),
 )
 #: Other spellings, beside the metrics' descriptions.
@@ -459,28 +455,24 @@ def _custom(function: Callable[..., float], name: str = "") -> ErrorMetric:
         raise MetricError(f"an error metric is a name or a callable (output, reference) -> float, not {function!r}")
     name = name or getattr(function, "__name__", type(function).__name__)
     version = str(getattr(function, "version", ""))
-    return ErrorMetric(name, "user-defined", _Custom(name, function), "", version, _sees_inputs(name, function))
-
-
-def _sees_inputs(name: str, function: Callable[..., float]) -> bool:
-    """Whether a function is ``(output, reference, inputs)`` rather than ``(output, reference)``."""
-    try:
+    accepted, third = [2], ""
+    with contextlib.suppress(TypeError, ValueError):  # a compiled function without a signature
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some compiled functions have none
-        return False
-
-    def takes(count: int) -> bool:
-        try:
-            signature.bind(*range(count))
-        except TypeError:
-            return False
-        return True
-
-    if not (takes(2) or takes(3)):
+        accepted, third = [n for n in (2, 3) if _accepts(signature, n)], "".join([*signature.parameters][2:3])
+    if not accepted:
         raise MetricError(
             f"error metric {name!r} does not accept the arguments (output, reference) or (output, reference, inputs)"
         )
-    return not takes(2) or (takes(3) and [*signature.parameters][2:3] == ["inputs"])
+    sees_inputs = accepted == [3] or (3 in accepted and third == "inputs")
+    return ErrorMetric(name, "user-defined", _Custom(name, function), "", version, sees_inputs)
+
+
+def _accepts(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
 
 
 def rehearse(namespace: Any, metric: ErrorMetric) -> None:

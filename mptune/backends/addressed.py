@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias
 
-from mptune.backends.base import Argument, Buffer, check_part, in_words
+from mptune.backends.base import Argument, Buffer, in_words
 from mptune.errors import LaunchError, OutOfMemoryError
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ class MemoryBuffer(Buffer):
         self._memory.fill(self.place, byte, self.nbytes)
 
     def part(self, offset: int, nbytes: int) -> Self:
-        check_part(self, offset, nbytes)
+        if not (0 <= offset <= offset + nbytes <= self.nbytes):
+            raise LaunchError(f"bytes {offset} to {offset + nbytes} are not all inside a buffer of {self.nbytes} bytes")
         part = copy.copy(self)
         part.nbytes, part.offset, part._whole = nbytes, self.offset + offset, self._whole or self
         return part

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
 from mptune.backends.binary_cache import BinaryCache
-from mptune.errors import BackendUnavailableError, LaunchError, MptuneError
+from mptune.errors import BackendUnavailableError, MptuneError
 from mptune.source.flags import on_host, recorded_flags
 
 if TYPE_CHECKING:  # `mptune backends` does not import them
@@ -372,12 +372,6 @@ def compile_cached(
     compile_s = time.perf_counter() - start
     cache.put(name, image)
     return Binary(function, image, log, compile_s=compile_s)
-
-
-def check_part(whole: Buffer, offset: int, nbytes: int) -> None:
-    """Raise a :class:`LaunchError` unless a part is inside a buffer."""
-    if not (0 <= offset <= offset + nbytes <= whole.nbytes):
-        raise LaunchError(f"bytes {offset} to {offset + nbytes} are not all inside a buffer of {whole.nbytes} bytes")
 
 
 def in_words(argument: object) -> str:

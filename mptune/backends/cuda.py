@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import functools
 import importlib.util
 import os
@@ -15,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mptune.backends.addressed import Copy
-from mptune.backends.base import Buffer, CompileOptions, in_words
-from mptune.backends.gpu import GpuBackend, GpuBuffer, GpuCompiler, GpuDevice, RuntimeCompiler, library_files
+from mptune.backends.base import Buffer, in_words
+from mptune.backends.gpu import GpuBackend, GpuBuffer, GpuDevice, RuntimeCompiler, library_files
 from mptune.errors import BackendUnavailableError, LaunchError, OutOfMemoryError
 
 if TYPE_CHECKING:
@@ -53,17 +52,6 @@ def _nvrtc(code: str = "CUBIN") -> RuntimeCompiler:
     return RuntimeCompiler("NVRTC", "nvrtc", code, _nvrtc_paths(), _INSTALL, "libnvrtc-builtins.so.{version}")
 
 
-class _NvrtcCompiler(GpuCompiler):
-    """NVRTC, which can stop at PTX."""
-
-    def listing(self, source: str, function: str, options: CompileOptions) -> str:
-        # PTX is of a virtual architecture.
-        virtual = self.resolved(options).architecture.replace("sm_", "compute_")
-        options = dataclasses.replace(options, architecture=virtual)
-        image: bytes = self.compile_with(_nvrtc("PTX"), source, function, options).image
-        return image.rstrip(b"\0").decode(errors="replace")
-
-
 class CudaDevice(GpuDevice):
     """A CUDA device, through CuPy."""
 
@@ -91,15 +79,10 @@ class CudaDevice(GpuDevice):
             return function(*arguments)
 
     def properties(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.call("getDeviceProperties", 0, kind=BackendUnavailableError)
-        return found
-
-    def architecture(self, properties: Mapping[str, Any]) -> str:
-        return f"sm_{properties['major']}{properties['minor']}"
-
-    def versions(self) -> Mapping[str, str]:
+        found = self.call("getDeviceProperties", 0, kind=BackendUnavailableError)
         version = self.call("driverGetVersion", kind=BackendUnavailableError)
-        return {"driver": f"{version // 1000}.{version % 1000 // 10}", "cupy": self._cupy.__version__}
+        versions = {"driver": f"{version // 1000}.{version % 1000 // 10}", "cupy": self._cupy.__version__}
+        return {**found, "architecture": f"sm_{found['major']}{found['minor']}", "versions": versions}
 
     def attribute(self, function: Any, name: str) -> int:
         return int(self.call("funcGetAttribute", getattr(self._driver, f"CU_FUNC_ATTRIBUTE_{name}"), function))
@@ -146,7 +129,7 @@ class CudaBackend(GpuBackend):
     name: ClassVar[str] = "cuda"
     architecture_flag: ClassVar[str] = "--gpu-architecture="
     common_architecture: ClassVar[str] = "sm_80"
-    compiler_class: ClassVar[type[GpuCompiler]] = _NvrtcCompiler
+
     flags: ClassVar[tuple[str, ...]] = ("--std=c++17",)
     package: ClassVar[tuple[str, str, str]] = ("cupy", "CuPy", _INSTALL)
     device_class: ClassVar[type[GpuDevice]] = CudaDevice
@@ -162,6 +145,10 @@ class CudaBackend(GpuBackend):
     @staticmethod
     def runtime_compiler() -> RuntimeCompiler:
         return _nvrtc()
+
+    @staticmethod
+    def listing_compiler() -> RuntimeCompiler:
+        return _nvrtc("PTX")
 
     @staticmethod
     def device_count() -> int:

@@ -143,9 +143,17 @@ class GpuCompiler(Compiler):
         self._cache = cache
 
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
-        return self.compile_with(self._backend.runtime_compiler(), source, function, self.resolved(options))
+        return self._compile_with(self._backend.runtime_compiler(), source, function, self.resolved(options))
 
-    def compile_with(self, library: RuntimeCompiler, source: str, function: str, options: CompileOptions) -> Binary:
+    def listing(self, source: str, function: str, options: CompileOptions) -> str | None:
+        if (library := self._backend.listing_compiler()) is None:
+            return None
+        # PTX has a virtual architecture.
+        virtual = self.resolved(options).architecture.replace("sm_", "compute_")
+        binary = self._compile_with(library, source, function, dataclasses.replace(options, architecture=virtual))
+        return str(binary.image.rstrip(b"\0").decode(errors="replace"))
+
+    def _compile_with(self, library: RuntimeCompiler, source: str, function: str, options: CompileOptions) -> Binary:
         flags, limit_s = self.identity(options), options.timeout_s
         key = [library.name, library.version, library.code, *flags, with_headers(source, flags)]
         return compile_cached(self._cache, key, function, lambda: library.compile(source, function, flags, limit_s))
@@ -198,13 +206,7 @@ class GpuDevice(Device):
 
     @abstractmethod
     def properties(self) -> Mapping[str, Any]:
-        """Return the device's properties by name in ``cudaDeviceProp``."""
-
-    @abstractmethod
-    def architecture(self, properties: Mapping[str, Any]) -> str: ...
-
-    @abstractmethod
-    def versions(self) -> Mapping[str, str]: ...
+        """Return ``cudaDeviceProp`` by name, with the ``architecture`` for the compiler and ``versions`` of libraries."""
 
     @abstractmethod
     def attribute(self, function: Any, name: str) -> int:
@@ -236,14 +238,14 @@ class GpuDevice(Device):
         return DeviceInfo(
             backend=self._backend.name,
             name=name.decode() if isinstance(name, bytes) else name,
-            architecture=self.architecture(of),
+            architecture=of["architecture"],
             memory_bytes=int(of["totalGlobalMem"]),
             limits={
                 **{limit: int(of[name]) for limit, name in _PROPERTIES.items()},
                 "max_shared_bytes": int(of[self.most_shared]),
                 **axis_limits(of["maxThreadsDim"], of["maxGridSize"]),
             },
-            versions=self.versions(),
+            versions=of["versions"],
             pci_bus_id=f"{of['pciDomainID']:04x}:{of['pciBusID']:02x}:{of['pciDeviceID']:02x}.0",
             sensors=self.sensors,
         )
@@ -332,7 +334,7 @@ class GpuBackend(Backend):
     """A GPU family: a runtime compiler and a device; binaries are by default in the user's cache folder."""
 
     tells_resources: ClassVar[bool] = True
-    compiler_class: ClassVar[type[GpuCompiler]] = GpuCompiler
+
     device_class: ClassVar[type[GpuDevice]]
     #: The compiler's flag of the architecture, with a trailing "=".
     architecture_flag: ClassVar[str]
@@ -344,13 +346,18 @@ class GpuBackend(Backend):
 
     def __init__(self, cache: BinaryCache | None = None) -> None:
         self.device = self.device_class(type(self))
-        self.compiler = self.compiler_class(self, cache if cache is not None else BinaryCache())
+        self.compiler = GpuCompiler(self, cache if cache is not None else BinaryCache())
 
     # A missing package or device raises BackendUnavailableError, which says what to install.
 
     @staticmethod
     @abstractmethod
     def runtime_compiler() -> RuntimeCompiler: ...
+
+    @staticmethod
+    def listing_compiler() -> RuntimeCompiler | None:
+        """Return the compiler to assembly; None without one."""
+        return None
 
     @staticmethod
     @abstractmethod

@@ -98,15 +98,12 @@ class HipDevice(GpuDevice):
             except TypeError:  # up to HIP Python 7 the call fills an argument
                 found = self._hip.hipDeviceProp_t()
                 self.call("getDeviceProperties", found, 0, kind=BackendUnavailableError)
-        return {name: getattr(found, name) for name in dir(found) if not name.startswith("_")}
-
-    def architecture(self, properties: Mapping[str, Any]) -> str:
-        name = properties["gcnArchName"]
+        named = {name: getattr(found, name) for name in dir(found) if not name.startswith("_")}
+        target = named["gcnArchName"]
         # Without the features of "gfx90a:sramecc+:xnack-", which the compiler detects.
-        return str(name.decode() if isinstance(name, bytes) else name).split(":")[0]
-
-    def versions(self) -> Mapping[str, str]:
-        return {"hip": str(self.call("runtimeGetVersion", kind=BackendUnavailableError))}
+        architecture = str(target.decode() if isinstance(target, bytes) else target).split(":")[0]
+        versions = {"hip": str(self.call("runtimeGetVersion", kind=BackendUnavailableError))}
+        return {**named, "architecture": architecture, "versions": versions}
 
     def attribute(self, function: Any, name: str) -> int:
         attribute = getattr(self._hip.hipFunction_attribute, f"HIP_FUNC_ATTRIBUTE_{name}")

@@ -28,14 +28,9 @@ class Loss:
     smallest: float = np.inf  #: smallest magnitude of a nonzero value, infinity if all are zero
 
     def __add__(self, other: Loss) -> Loss:
-        return Loss(
-            self.size + other.size,
-            self.infinite + other.infinite,
-            self.zero + other.zero,
-            self.subnormal + other.subnormal,
-            max(self.largest, other.largest),
-            min(self.smallest, other.smallest),
-        )
+        names = ("size", "infinite", "zero", "subnormal")
+        counts = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return Loss(**counts, largest=max(self.largest, other.largest), smallest=min(self.smallest, other.smallest))
 
     def warnings(self, name: str, precision: Precision) -> tuple[str, ...]:
         """Return a sentence each about overflow and underflow."""

@@ -70,13 +70,7 @@ _PHASES: Final[Mapping[str, str]] = {
     "framework": "framework",
 }
 
-_TYPES: Final[Mapping[str, Callable[[Any], Value]]] = {
-    "int": int,
-    "uint": int,
-    "float": float,
-    "bool": bool,
-    "string": str,
-}
+_TYPES: Final[Mapping[str, Callable[..., Any]]] = {"int": int, "uint": int, "float": float, "bool": bool, "string": str}
 
 
 def _read(path: Path, document: Any) -> Run | None:
@@ -208,14 +202,12 @@ def read_t1(path: str | Path) -> SearchSpace:
     entries = dict.fromkeys(("TuningParameters", "Conditions"), tuple[Mapping[str, Any], ...])
     space = read_fields(entries, document["ConfigurationSpace"], str(path), SpaceFileError)
     parameters = [_parameter(path, number, entry) for number, entry in enumerate(space["TuningParameters"])]
-    constraints = [
-        read_fields({"Expression": str}, entry, f"{path}: condition {number}", SpaceFileError, ("Expression",))[
-            "Expression"
-        ]
+    conditions = [
+        read_fields({"Expression": str}, entry, f"{path}: condition {number}", SpaceFileError, ("Expression",))
         for number, entry in enumerate(space.get("Conditions", ()))
     ]
     try:
-        return SearchSpace(parameters, constraints)
+        return SearchSpace(parameters, [condition["Expression"] for condition in conditions])
     except EmptySpaceError:
         raise
     except MptuneError as error:
@@ -228,7 +220,7 @@ def _is_t1(document: Any) -> bool:
 
 
 def _converted(value: Any, kind: str) -> Value:
-    found = _TYPES[kind](value)
+    found: Value = _TYPES[kind](value)
     if kind != "string" and (found != value or (kind == "uint" and value < 0)):
         raise ValueError(f"{value!r} is no {kind}")
     return found

@@ -42,17 +42,13 @@ class Observer(ABC):
     """Measures metrics of one timed configuration; the units are in the metric names."""
 
     name: ClassVar[str]
-    #: The metrics it returns, except for :attr:`missing`.
-    metrics: ClassVar[tuple[str, ...]] = ()
-    #: Seconds of back-to-back launches between start and stop; 0 if the timed launches suffice.
-    steady_s: float = 0.0
-    #: Seconds of back-to-back launches before start.
-    lead_s: float = 0.0
+    metrics: ClassVar[tuple[str, ...]] = ()  #: the metrics it returns, except for :attr:`missing`
+    steady_s: float = 0.0  #: seconds of back-to-back launches between start and stop; 0 if the timed launches suffice
+    lead_s: float = 0.0  #: seconds of back-to-back launches before start
     #: Whether it subtracts the restoration of buffers between launches: for a kernel that works in place, a second
     #: start and stop enclose restorations only.
     discounts: ClassVar[bool] = False
-    #: Metrics that are unavailable here, with the reason.
-    missing: Mapping[str, str] = MappingProxyType({})
+    missing: Mapping[str, str] = MappingProxyType({})  #: metrics that are unavailable here, with the reason
 
     @classmethod
     def open(cls, target: Target) -> Self:  # noqa: ARG003 - used by overrides

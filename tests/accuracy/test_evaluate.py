@@ -118,7 +118,7 @@ def test_an_infinite_error_of_finite_outputs_is_explained(metric, reference, why
 def test_a_custom_metric_that_gives_nan_is_explained():
     result = evaluate_outputs({"y": ONE}, {"y": ONE}, lambda output, reference: math.nan)
     assert math.isnan(result.error)
-    assert "is nan though the output is finite" in result.message
+    assert "is nan but the output is finite" in result.message
 
 
 def test_a_metric_for_each_output():
@@ -177,7 +177,7 @@ def test_a_mean_near_zero_is_said_with_what_suits():
     assert hint.endswith("--metric NMAE divides by that magnitude")
     # It is right: the same error by both.
     shifted = reference + 0.01 * np.abs(reference).mean()
-    said = float(hint.partition("it says ")[2].partition(";")[0])
+    said = float(hint.partition("everywhere gives ")[2].partition(";")[0])
     assert METRICS["NRMSE"](shifted, reference) == pytest.approx(said, rel=0.01)
     assert METRICS["NMAE"](shifted, reference) == pytest.approx(0.01)
     (rows,) = looked("NRMSE over rows max", 1.0 + np.where(np.arange(300)[:, None] == 7, reference - 1.0, 0.0))

@@ -528,7 +528,7 @@ def test_a_callable_is_given_double_precision_and_cannot_change_the_data():
         (lambda y, r: np.complex128(0), "one real number"),
         (lambda y, r: -1.0, "at least 0"),
         (lambda y, r: y[10], "IndexError"),
-        (lambda y: 0.0, "does not take"),
+        (lambda y: 0.0, "does not accept the arguments"),
     ],
 )
 def test_a_callable_that_gives_no_error_is_refused(function, message):

@@ -54,7 +54,7 @@ def test_a_number_beside_outputs_is_for_each_of_the_others():
     assert found is metrics
     assert limits == {"u": 1e-4, "v": 1e-4, "div": 1e-3}
     assert planned({"": 1e-4, "y": 1e-3, "y.MaxAE": 0.1})[1] == {"z": 1e-4, "y": 1e-3, "y.MaxAE": 0.1}
-    with pytest.raises(MptuneError, match=r"threshold 0\.0001 .* each \(y, z\) has one"):
+    with pytest.raises(MptuneError, match=r"threshold 0\.0001 .* each \(y, z\) has its own"):
         planned({"": 1e-4, "y": 1e-3, "z": 1.0})
 
 

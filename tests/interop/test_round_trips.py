@@ -100,5 +100,5 @@ def test_two_configurations_with_one_key_are_refused() -> None:
 @pytest.mark.parametrize("name", ["time", "error", "compile_time", "mptune_status"])
 def test_a_parameter_named_like_a_measurement_is_refused(name: str) -> None:
     made = [Record((1,), Status.OK, "", Measurement({"time_ms": 1.0, "error": 0.0}))]
-    with pytest.raises(SpaceFileError, match=f"no place for a parameter called '{name}'"):
+    with pytest.raises(SpaceFileError, match=f"parameter '{name}' has the name of a measurement"):
         EXPORTERS["cache"](assemble("space", [name], {}, made, parameters=[OrdinalParameter(name, [1])]))

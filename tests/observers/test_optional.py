@@ -79,7 +79,7 @@ def test_resources_of_the_launch():
 
 
 def test_a_processor_has_none_to_share_out():
-    with pytest.raises(ObserverUnavailableError, match="backend 'host' has no registers and shared memory to share"):
+    with pytest.raises(ObserverUnavailableError, match="backend 'host' does not report registers and shared memory"):
         ResourcesObserver.open(target())
 
 
