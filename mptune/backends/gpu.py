@@ -206,7 +206,7 @@ class GpuDevice(Device):
 
     @abstractmethod
     def properties(self) -> Mapping[str, Any]:
-        """Return ``cudaDeviceProp`` by name, with the ``architecture`` for the compiler and ``versions`` of libraries."""
+        """Return ``cudaDeviceProp`` by name, with the compiler's ``architecture`` and the libraries' ``versions``."""
 
     @abstractmethod
     def attribute(self, function: Any, name: str) -> int:

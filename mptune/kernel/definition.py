@@ -151,14 +151,14 @@ class Kernel(Tunable):
             raise KernelError(f"{self.called}: shared_bytes are {shared} at {configuration}, not one number from 0 on")
         return LaunchShape(extents("grid"), extents("block"), shared[0])
 
-    def expressions(self, name: str) -> tuple[str, ...]:
-        """Return the expressions of ``grid``, ``block`` or ``shared_bytes``; none where it is a function."""
-        given = getattr(self, name)
-        return () if callable(given) else tuple(map(str, listed(given)))
+    def expressions(self, *names: str) -> tuple[str, ...]:
+        """Return the expressions of ``grid``, ``block`` or ``shared_bytes``, by default of all; none of a function."""
+        given = [getattr(self, name) for name in names or ("grid", "block", "shared_bytes")]
+        return tuple(str(text) for each in given if not callable(each) for text in listed(each))
 
     @property
     def launch_functions(self) -> tuple[str, ...]:
-        """Which of ``grid``, ``block`` and ``shared_bytes`` are functions."""
+        """The functions among ``grid``, ``block`` and ``shared_bytes``, by name."""
         return tuple(name for name in ("grid", "block", "shared_bytes") if callable(getattr(self, name)))
 
     def _evaluated(self, name: str, values: Sizes) -> tuple[int, ...]:
@@ -219,7 +219,7 @@ class Kernel(Tunable):
         for text in self.on_device:
             limits = [name for name in Expression(text).names if name.startswith("device.max_")]
             check_expression(text, (*known, *limits), "constraints", self.name)
-        for text in (text for name in ("grid", "block", "shared_bytes") for text in self.expressions(name)):
+        for text in self.expressions():
             check_expression(text, (*sizes, *self._by_name), "grid, block or shared_bytes", self.name)
         if self.flops is not None:
             precisions = [p.name for p in self.parameters if isinstance(p, PrecisionParameter)]

@@ -91,8 +91,7 @@ def _widening(bodies: Sequence[_Body]) -> Iterator[str]:
 def _unused(kernel: Kernel, sizes: Sizes, space: SearchSpace, chosen: Sequence[Configuration]) -> Iterator[str]:
     used = {argument.precision for argument in kernel.arguments}
     used.update(*(constraint.names for constraint in space.constraints))
-    for what in ("grid", "block", "shared_bytes"):
-        used.update(*(Expression(text).names for text in kernel.expressions(what)))
+    used.update(*(Expression(text).names for text in kernel.expressions()))
     for parameter in kernel.parameters:
         if parameter.name in used or parameter.kind == "build" or len(parameter.values) == 1:
             continue
