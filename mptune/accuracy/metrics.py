@@ -34,8 +34,8 @@ Special values, for all metrics:
 - Shapes must be equal (nothing broadcasts) and not empty.
 
 ``ulp(r)`` is the distance of neighbouring values of the output's type in the binade of ``r``; it is 1 for integers.
-Below the smallest normal value the binade is that of this value; the exponent has no upper bound. So correctly rounded
-outputs of fp16 and fp64 have the same ULP error of at most 0.5.
+Below the smallest normal value the binade of this value is used, and the exponent has no upper bound. So correctly
+rounded outputs of fp16 and fp64 have the same ULP error of at most 0.5.
 
 Every metric can be measured over rows, columns or blocks of an output (:mod:`mptune.kernel.regions`): ``NRMSE over rows
 max`` is the NRMSE of the worst row, normalised by that row's own mean. A NaN in one region gives NaN for every
@@ -246,8 +246,6 @@ class _Ratio:
 
 @dataclass(frozen=True, slots=True)
 class _OfRegions:
-    """An error metric of each region of an output, reduced to the maximum or a quantile."""
-
     metric: ErrorMetric
     regions: RegionalMetric
 

@@ -5,7 +5,7 @@ A threshold is a number, or numbers by name:
 - ``OUTPUT``: the output's error by its own metric;
 - ``METRIC``: the worst output's error by that metric;
 - ``OUTPUT.METRIC``: the output's error by that metric;
-- empty: the worst output's error by its own metric, or that of every output which is not named.
+- empty: the worst output's error by its own metric; beside named outputs, the error of every other output.
 
 Planned and recorded thresholds use the spelling of the trials' metric ``error.NAME``.
 """
@@ -44,7 +44,7 @@ def planned_threshold(
     for name, limit in given.items():
         key = name
         if name not in outputs:
-            output, metric = _meant(name, outputs, known)
+            output, metric = _parse_name(name, outputs, known)
             key = _key(output, metric)
             if key in outputs:
                 raise MptuneError(f"threshold {name!r}: {key!r} is also an output; give OUTPUT.METRIC for each output")
@@ -107,7 +107,7 @@ def recorded_metrics(metric: str, further: Mapping[str, str], outputs: Collectio
     return {name: known.get(text) or resolve(text) for name, text in {**named, **further}.items()}
 
 
-def _meant(name: str, outputs: Collection[str], known: Mapping[str, ErrorMetric]) -> tuple[str, ErrorMetric]:
+def _parse_name(name: str, outputs: Collection[str], known: Mapping[str, ErrorMetric]) -> tuple[str, ErrorMetric]:
     """Parse ``METRIC`` or ``OUTPUT.METRIC``; return the output (empty for all) and the metric."""
     output, dot, rest = name.partition(".")
     if dot and output in outputs:
@@ -138,7 +138,7 @@ def _put(limits: dict[str, float], key: str, name: str, limit: float) -> None:
 def _recorded(name: str, recorded: Collection[str], metric: str) -> str:
     """Return the recorded error of a threshold's name; empty for the worst output."""
     with contextlib.suppress(MptuneError):  # an unknown metric
-        output, meant = _meant(name, [each for each in recorded if "." not in each], {})
+        output, meant = _parse_name(name, [each for each in recorded if "." not in each], {})
         if (key := _key(output, meant)) in recorded:
             return key
         if meant.name == metric or (output and f"{output}: {meant.name}" in metric.split(", ")):

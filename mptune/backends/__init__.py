@@ -1,6 +1,6 @@
 """Device families by name: ``host``, ``cuda``, ``hip``, ``opencl``.
 
-A backend's name is that of its module in this folder. Third parties add a :class:`~mptune.backends.base.Backend`
+Backends are named like their modules in this folder. Third parties add a :class:`~mptune.backends.base.Backend`
 subclass by an entry point of the group ``mptune.backends``.
 """
 

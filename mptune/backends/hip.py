@@ -30,7 +30,7 @@ _NAMES: Final = {
 
 
 def _library_paths(name: str) -> list[str]:
-    """Return files of a ROCm library: HIP Python's own first, as two copies do not mix, or those of ROCm's wheels."""
+    """Return files of a ROCm library: HIP Python's first, as two copies do not mix, or the files of ROCm's wheels."""
     packaged: list[str] = []
     try:
         from rocm.bindings.util.paths import get_library_path
@@ -74,7 +74,7 @@ class HipDevice(GpuDevice):
     most_shared: ClassVar[str] = "sharedMemPerBlock"
 
     def open(self) -> None:
-        with _fitting():
+        with _mismatch_explained():
             super().open()
 
     def connect(self) -> Any:
@@ -92,7 +92,7 @@ class HipDevice(GpuDevice):
         return values[0] if values else None
 
     def properties(self) -> Mapping[str, Any]:
-        with _fitting():
+        with _mismatch_explained():
             try:
                 found = self.call("getDeviceProperties", 0, kind=BackendUnavailableError)
             except TypeError:  # up to HIP Python 7 the call fills an argument
@@ -129,7 +129,7 @@ class HipDevice(GpuDevice):
 
 
 @contextlib.contextmanager
-def _fitting() -> Iterator[None]:
+def _mismatch_explained() -> Iterator[None]:
     """Explain the error of HIP Python for a function that the HIP library lacks."""
     try:
         yield

@@ -65,7 +65,6 @@ def convert(values: NDArray[np.float64], precision: Precision) -> tuple[NDArray[
 
 
 def _fill(target: NDArray[Any], source: NDArray[np.float64], precision: Precision) -> Loss:
-    """Write fp64 values to an array in a precision, and return the losses."""
     target[:] = round_to(source, precision)
     magnitude = np.abs(source)
     largest, smallest = float(magnitude.max()), float(magnitude.min())

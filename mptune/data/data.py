@@ -217,18 +217,19 @@ def require_repeatable(
         if least != sizes:
             inputs = make_inputs(kernel, least, seed)
             references = compute_references(kernel, inputs, least)
-        again, anew = make_inputs(kernel, least, seed), compute_references(kernel, inputs, least)
+        inputs_again = make_inputs(kernel, least, seed)
+        references_again = compute_references(kernel, inputs, least)
     except (MptuneError, MemoryError):
         return  # a smaller preset may fail; errors at the given sizes are reported elsewhere
     for name in inputs:
-        if _differ(inputs[name], again[name]):
+        if _differ(inputs[name], inputs_again[name]):
             raise KernelError(
                 f"inputs of {kernel.called}: {name!r} differs when it is made again; take every random number from "
                 "the generator rng, not from numpy.random or random"
             )
     for name in references:
         # A reference in narrow types declares a larger difference.
-        if _differ(references[name], anew[name], getattr(kernel.reference, "largest_difference", _ROUNDED)):
+        if _differ(references[name], references_again[name], getattr(kernel.reference, "largest_difference", _ROUNDED)):
             raise ReferenceDataError(
                 f"the reference of {kernel.called}: output {name!r} differs when it is computed again from the same "
                 "inputs, so errors against it are meaningless"

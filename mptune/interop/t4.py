@@ -146,7 +146,6 @@ def _outcome(where: str, result: Mapping[str, Any]) -> tuple[Status, str]:
 
 
 def _milliseconds(where: str, unit: Any) -> float:
-    """Return the milliseconds in a unit of time."""
     if unit is None:
         raise SpaceFileError(f"{where} has a time without a unit, and the file's metadata have no 'timeunit'")
     if (found := _MILLISECONDS.get(str(unit).strip().lower())) is None:

@@ -187,7 +187,6 @@ def free(kernel: Kernel) -> list[Parameter]:
 def _types_of(
     name: str, buffers: Iterable[Argument], shared: Iterable[Parameter], kernels: Iterable[Kernel]
 ) -> list[Parameter]:
-    """Return the precision parameters of the buffers, in order."""
     offered = {p.name: p for p in shared if isinstance(p, PrecisionParameter)}
     for kernel in kernels:
         for parameter in kernel.parameters:

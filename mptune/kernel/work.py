@@ -7,7 +7,7 @@ A definition counts operations as it likes. The bundled kernels follow McMahon (
 - 8 for an exponential, a logarithm, a trigonometric or an error function;
 - 0 for conversions, selections and addresses.
 
-A count in a compound precision becomes operations of its base type: those of its multiply-add instead of 2.
+A multiply-add in a compound precision counts as many operations of its base type as it takes.
 """
 
 from __future__ import annotations

@@ -71,7 +71,6 @@ def _readable(readers: Mapping[str, Reader]) -> Mapping[str, Reader]:
 
 
 def _gpu_readers(sensors: str, pci_bus_id: str, what: str) -> Mapping[str, Reader]:
-    """Return readers of joules, watts, clocks and temperature through the vendor's library."""
     name = {"nvml": "NVML", "amd-smi": "AMD SMI"}.get(sensors, "")
     if not name:
         known = "processors, and GPUs through NVML or AMD SMI"

@@ -165,8 +165,6 @@ _HELPERS: Final[dict[str, Callable[..., Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The file or text of a template."""
-
     name: str  #: the name of its file; of an inline template, the default name
     label: str  #: its name in messages
     path: Path | None  #: its file, None for an inline template
