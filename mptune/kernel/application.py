@@ -155,8 +155,7 @@ class Application(Tunable):
 
     def _check(self) -> None:
         Tunable._check(self)
-        if not self.sizes:
-            raise KernelError(f"{self.called}: sizes need a preset named 'default'")
+
         self._check_call(self.steps, "steps(run, size)")
         named = [*self.kernels, *(a.name for a in self.arguments), *(p.name for p in self.shared)]
         for name in named:

@@ -104,7 +104,7 @@ class Tunable(ABC):
                 raise UnknownNameError(f"signature parameter of {self.called}:", name, self._by_name)
         if self.reference is not None and not callable(self.reference):
             raise KernelError(f"{self.called}: its reference is a function, not {reprlib.repr(self.reference)}")
-        if self.sizes:
+        if self.sizes or self.what == "application":
             self._check_sizes()
         if isinstance(self.metric, Mapping):
             outputs = [output.name for output in self.outputs]
@@ -254,9 +254,8 @@ class Tunable(ABC):
         except UnknownNameError as error:
             hint = f"{error.name} is a size (--size)" if error.name in self.sizes.get("default", ()) else error.hint
             raise UnknownNameError(error.kind, error.name, error.known, hint, error.aliases) from None
-        if len({*found}) < len(found):
-            (twice, _), *_ = Counter(found).most_common(1)
-            raise MptuneError(f"parameter {twice!r} of {self.called} is given twice, once without its kernel's name")
+        if twice := [name for name, count in Counter(found).items() if count > 1]:
+            raise MptuneError(f"parameter {twice[0]!r} of {self.called} is given twice, once without its kernel's name")
         return dict(zip(found, given.values(), strict=True))
 
     def own(self, configuration: Mapping[str, Any]) -> Configuration:
@@ -281,10 +280,8 @@ class Tunable(ABC):
         wanted = set(self.sizes["default"])
         for preset, values in self.sizes.items():
             if set(values) != wanted:
-                names = ", ".join(sorted(wanted))
-                raise KernelError(f"{self.called}: size preset {preset!r} does not name {names}")
-        clash = wanted & set(self._by_name)
-        if clash:
+                raise KernelError(f"{self.called}: size preset {preset!r} does not name {', '.join(sorted(wanted))}")
+        if clash := wanted & set(self._by_name):
             raise KernelError(f"{self.called}: {', '.join(sorted(clash))} is both a size and a parameter")
 
     def _check_call(self, function: Any, call: str) -> None:

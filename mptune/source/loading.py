@@ -33,14 +33,13 @@ _versions: WeakKeyDictionary[Tunable, tuple[int, ...]] = WeakKeyDictionary()
 
 def bundled_kernels() -> tuple[str, ...]:
     """Return the names ``load_kernel`` accepts in addition to files, in alphabetical order."""
-    names = {path.stem for path in bundled_folder("kernels").glob("*.py") if not path.stem.startswith("_")}
-    names.update(point.name for point in importlib.metadata.entry_points(group=_ENTRY_POINTS))
-    return tuple(sorted(names))
+    installed = {point.name for point in importlib.metadata.entry_points(group=_ENTRY_POINTS)}
+    return tuple(sorted(installed | {path.stem for path in bundled_folder("kernels").glob("[!_]*.py")}))
 
 
 def bundled_applications() -> tuple[str, ...]:
     """Return the names of the bundled applications, in alphabetical order."""
-    return tuple(sorted(p.stem for p in bundled_folder("applications").glob("*.py") if not p.stem.startswith("_")))
+    return tuple(sorted(path.stem for path in bundled_folder("applications").glob("[!_]*.py")))
 
 
 def load_kernel(name: str | Path) -> Kernel:
@@ -213,7 +212,7 @@ def _bundled_of(info: RunInfo, said: str) -> Tunable:
 
 
 def _definition_in(folder: Path, name: str) -> Path:
-    files = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
+    files = sorted(folder.glob("[!_]*.py"))
     named = [path for path in files if path.stem == name]
     if not named and (folder / "kernels").is_dir():
         return _definition_in(folder / "kernels", name)
@@ -284,8 +283,8 @@ def loaded_modules() -> tuple[ModuleType, ...]:
 def _only_one(module: ModuleType, path: Path) -> Tunable:
     from mptune.kernel import Application, Kernel
 
-    kinds: tuple[type[Tunable], ...] = (Application, Kernel)
-    for kind in kinds:
+    kind: type[Tunable]
+    for kind in (Application, Kernel):
         named = getattr(module, kind.what, None)
         if isinstance(named, kind):
             return named
