@@ -39,9 +39,8 @@ class AccuracyResult:
     def __post_init__(self) -> None:
         if not self.errors:
             raise MetricError("there is no output to measure the error of")
-        object.__setattr__(self, "errors", NamedValues(self.errors))
-        object.__setattr__(self, "non_finite", NamedValues(self.non_finite))
-        object.__setattr__(self, "further", NamedValues(self.further))
+        for name in ("errors", "non_finite", "further"):
+            object.__setattr__(self, name, NamedValues(getattr(self, name)))
 
     @property
     def error(self) -> float:

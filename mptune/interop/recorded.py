@@ -99,20 +99,14 @@ def _bytes_of(path: Path, size: int) -> bytes:
         with path.open("rb") as file:
             return file.read(size)
     except FileNotFoundError as error:
-        raise SpaceFileError(f"no file {path}{did_you_mean(path.name, _names_in(path.parent), path.parent)}") from error
+        siblings = [entry.name for entry in path.parent.glob("*")]
+        raise SpaceFileError(f"no file {path}{did_you_mean(path.name, siblings, path.parent)}") from error
     except IsADirectoryError as error:
-        names = _names_in(path)
+        names = sorted(entry.name for entry in path.glob("*"))
         listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
         raise SpaceFileError(f"{path} is a folder, not a space file; it holds: {listed or 'nothing'}") from error
     except (OSError, ValueError) as error:
         raise SpaceFileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _names_in(folder: Path) -> list[str]:
-    try:
-        return sorted(entry.name for entry in folder.iterdir())
-    except OSError:
-        return []
 
 
 def load_json(path: Path, text: str) -> Any:

@@ -91,13 +91,10 @@ def _read(path: Path, document: Any) -> Run | None:
         parameters=parameters,
         objective=fields.get("objective") or "time_ms",
         minimise=not fields.get("maximise"),
-        kernel=fields.get("kernel", ""),
-        device=fields.get("device", ""),
         metric=fields.get("metric") or str(fields.get("notes", {}).get("metric", "")),
         metrics=fields.get("measured_by", {}),
         problem_size=document.get("problem_size"),
-        units=fields.get("units", {}),
-        signature=fields.get("signature"),
+        **{name: fields[name] for name in ("kernel", "device", "units", "signature") if name in fields},
     )
 
 
