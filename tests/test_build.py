@@ -100,7 +100,7 @@ def test_the_longest_of_flags_are_compiled_with(axpy: Kernel, tmp_path: Path) ->
 
 def test_what_contradicts_the_kernel_or_itself(axpy: Kernel) -> None:
     own = dataclasses.replace(axpy, parameters=(*axpy.parameters, OrdinalParameter("compiler", [1, 2])))
-    with pytest.raises(MptuneError, match="kernel axpy has a 'compiler' of its own"):
+    with pytest.raises(MptuneError, match="kernel axpy has a parameter or size 'compiler': rename it"):
         with_build(own, ["g++"])
     with pytest.raises(MptuneError, match="'g\\+\\+' twice"):
         with_build(axpy, ["g++", "g++"])

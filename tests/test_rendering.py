@@ -111,9 +111,9 @@ def test_undefined_name_is_found_in_a_branch_that_is_not_taken():
         ("{{ x_type == 'fp99' }}", 2, "unknown precision 'fp99'"),
         ("a\nb\n{% include 'other.j2' %}", 4, "no template 'other.j2'"),
         ("{{ order['x'] }}", 2, "order"),
-        ("a\nint q[1][2] = {{1, 2}};", 3, "need a space between them, as in { {1, 2} }"),
-        ("int q[2][2] = {{1, 2}, {3, 4}};", 2, "need a space between them, as in { {1, 2} }"),
-        ("int q[1] = {{0}};", 2, "need a space between them, as in { {1, 2} }"),
+        ("a\nint q[1][2] = {{1, 2}};", 3, "put a space between two braces of C++, as in { {1, 2} }"),
+        ("int q[2][2] = {{1, 2}, {3, 4}};", 2, "put a space between two braces of C++, as in { {1, 2} }"),
+        ("int q[1] = {{0}};", 2, "put a space between two braces of C++, as in { {1, 2} }"),
     ],
 )
 def test_mistakes_name_the_template_and_the_line(text, line, says):
