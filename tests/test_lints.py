@@ -69,7 +69,7 @@ def test_arguments_in_another_order_than_the_function_s_parameters_are_found() -
 def test_a_parameter_that_changes_nothing_is_named() -> None:
     extra = (*OWN.parameters, OrdinalParameter("depth", [1, 2, 3]))
     (warning,) = found(OWN, parameters=extra)
-    assert warning.startswith("parameter 'depth' of kernel poly changes nothing: for all its 3 values")
+    assert warning.startswith("parameter 'depth' of kernel poly changes nothing: all 3 values")
     # It is named, but nothing depends on it.
     (warning,) = found(
         OWN, parameters=extra, template=f"{OWN.template}{{% if depth > 7 %}} // {{{{ depth }}}}{{% endif %}}\n"

@@ -404,7 +404,7 @@ def test_a_metric_may_see_the_inputs():
     assert (by_name.error, by_name.further["residual"]) == (1.0, pytest.approx(5 / math.sqrt(65)))
     with pytest.raises(MetricError, match="'residual' needs the inputs"):
         evaluate_outputs({"x": x}, {"x": x}, residual)
-    with pytest.raises(MetricError, match="cannot be taken over rows max"):
+    with pytest.raises(MetricError, match="cannot be measured over rows max"):
         resolve(RegionalMetric(residual, "rows"))
 
 
