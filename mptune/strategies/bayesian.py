@@ -151,7 +151,7 @@ class BayesianStrategy(CandidateStrategy):
             self._focus[self.space.names.index(name)] = [offered.index(v) for v in allowed if v in offered]
 
     def _in_focus(self, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Return which configurations may be proposed, ``(n,)`` from value codes ``(n, d)``."""
+        """Return whether configurations are within the restriction, ``(n,)`` from value codes ``(n, d)``."""
         inside = np.ones(len(codes), dtype=np.bool_)
         for column, allowed in self._focus.items():
             inside &= np.isin(codes[:, column], allowed)
@@ -217,7 +217,7 @@ class BayesianStrategy(CandidateStrategy):
         return [index for index in indices.tolist() if index >= 0 and index not in self._seen]
 
     def _next_first(self) -> int | None:
-        """Return a random configuration until ``first`` trials are valid, three times as many failed, or with sources."""
+        """Return a random configuration until ``first`` trials are valid, unless sources have models."""
         if self._sources is not None and self._sources.models:
             return None
         known = sum(outcome.is_known for outcome in self._outcomes.values())
@@ -323,7 +323,7 @@ class BayesianStrategy(CandidateStrategy):
         self._to_beat = math.nan if best is None else float(self._axes[0].of([best])[0])
 
     def _promising(self) -> Candidates:
-        """Return all configurations that could be best."""
+        """Return all configurations that may be proposed."""
         pool = self._free_candidates()
         kept = self._in_focus(pool.codes)
         return Candidates(pool.indices[kept], pool.codes[kept], pool.features[kept], complete=True)

@@ -22,7 +22,7 @@ class LocalSearchOptions(Options):
     strategy: ClassVar[str] = "local-search"
     neighbourhood: Kind = option("hamming", NEIGHBOURHOODS, choices=KINDS)
     improvement: str = option(
-        "first", "move to the first better neighbour, or to the best of all.", choices=("first", "best")
+        "first", "move to the first better neighbour (first) or the best one (best).", choices=("first", "best")
     )
 
 

@@ -119,7 +119,7 @@ class SimulatedAnnealingStrategy(ScoredStrategy):
         return None
 
     def _consider(self, index: int) -> None:
-        """Move to a known configuration, or not."""
+        """Accept or reject the move to an evaluated configuration."""
         current = -math.inf if self._current is None else self._scores[self._current]
         if self.rng.random() < acceptance_probability(current, self._scores[index], self.temperature):
             self._move_to(index)
