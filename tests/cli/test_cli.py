@@ -254,7 +254,7 @@ WRONG_INPUT = {
     "no size to verify at": (("verify", "no.db", "--size", "n=2,3"), "--size '3': expected NAME=VALUE"),
     "budget": (("tune", "axpy", "--budget", 0), "budget 0"),
     "threshold": (("tune", "axpy", "--max-error", "-1"), "expected a positive number"),
-    "threshold zero": (("tune", "axpy", "--max-error", "0"), "1e-300 accepts exact answers only"),
+    "threshold zero": (("tune", "axpy", "--max-error", "0"), "1e-300: exact results only"),
     "threshold of no other output": (
         ("tune", "axpy", "--backend", "host", "--size", "smoke", "--max-error", "y=1", "--max-error", "1e-3"),
         r"threshold 0.001 is for other outputs, and each \(y\) has one",

@@ -31,7 +31,7 @@ def test_blocks_are_told_along_the_axes_that_are_tuned(capsys: pytest.CaptureFix
     }
     print_patched(document)
     printed = capsys.readouterr()
-    assert "warning: it writes something else on standard error" in printed.err
+    assert "warning: its output on standard error differs" in printed.err
     last = printed.err.splitlines()[-1]
     assert last.endswith("warning: NOT compared with the original's: u.bin (other bytes)")
     lines = printed.out.splitlines()

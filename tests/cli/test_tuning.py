@@ -353,7 +353,7 @@ def test_adopt_has_the_same_options_and_prints_one_document(
     ("words", "message"),
     [
         (("axpy", "gemm"), "expected one kernel, not axpy, gemm"),
-        (("axpy", "--", "3"), "axpy takes no arguments behind --: it is no program"),
+        (("axpy", "--", "3"), "axpy takes no arguments after --: it is no program"),
         (("axpy", "-D", "N=3"), "axpy takes no -D: it is no program"),
         (("axpy", "--types", 3), "axpy takes no --types: it is no program"),
         (("axpy", "--loop", "f"), "axpy takes no --loop: it is no program"),
