@@ -64,7 +64,7 @@ class Options:
         MptuneError: a number is out of range or not finite.
     """
 
-    strategy: ClassVar[str] = ""  #: name of the strategy, for messages
+    strategy: ClassVar[str] = ""  #: name of the strategy, set by its class, for messages
 
     def __post_init__(self) -> None:
         for f in fields(self):
@@ -146,6 +146,10 @@ class Strategy(ABC):  # noqa: B024 - abstract methods are those of its subclasse
     options_class: ClassVar[type[Options]] = Options
     optimises_several: ClassVar[bool] = False  #: whether the strategy searches for the front of several objectives
     budget: int | None = None  #: evaluations of the search, None if unknown
+
+    def __init_subclass__(cls) -> None:
+        if "options_class" in vars(cls):
+            cls.options_class.strategy = cls.name
 
     def __init__(
         self,

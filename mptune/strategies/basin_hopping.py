@@ -22,7 +22,6 @@ from mptune.strategies.simulated_annealing import acceptance_probability
 class BasinHoppingOptions(LocalSearchOptions):
     """Hyperparameters of climbs and of hops between local optima."""
 
-    strategy: ClassVar[str] = "basin-hopping"
     perturbation: int = option(3, "most parameters that a hop redraws.", least=1)
     temperature: float = option(0.05, "relative loss accepted with probability 1/e from optimum to optimum.", above=0)
 

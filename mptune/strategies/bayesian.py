@@ -49,7 +49,6 @@ TIME_WEIGHT: Final = 0.25
 class BayesianOptions(Options):
     """Hyperparameters."""
 
-    strategy: ClassVar[str] = "bayesian"
     max_candidates: int = option(20_000, "largest space whose configurations are all candidates.", least=1)
     sample: int = option(4_000, "candidates sampled from a larger space.", least=10)
     refit: float = option(1.25, "growth of the observations after which hyperparameters are refitted.", least=1)

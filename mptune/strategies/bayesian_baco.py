@@ -43,7 +43,6 @@ _RANDOM: Final = ((0.1, 10.0), (0.3, 3.0), (0.01, 0.1))
 class BayesianBacoOptions(Options):
     """Hyperparameters."""
 
-    strategy: ClassVar[str] = "bayesian-baco"
     initial: int = option(10, "random configurations before the model takes over.", least=1)
     points: int = option(30_000, "configurations in the sample of candidates.", least=10)
     starts: int = option(10, "starts of local search among the best candidates.", least=1)

@@ -116,7 +116,6 @@ class AdvancedMulti(Portfolio):
 class BayesianMultiOptions(Options):
     """Hyperparameters with the defaults of Willemsen 2021, Table I and Sec. IV-A."""
 
-    strategy: ClassVar[str] = "bayesian-multi"
     method: str = option(
         "advanced-multi",
         "advanced-multi, multi, multi-fast, multi-ultrafast, or a single acquisition function: ei, poi or lcb.",

@@ -16,7 +16,6 @@ from mptune.strategies.population import PopulationOptions, SwarmStrategy
 class DifferentialEvolutionOptions(PopulationOptions):
     """Hyperparameters; weight and crossover are the first suggestion of Storn & Price 1997 for quick convergence."""
 
-    strategy: ClassVar[str] = "differential-evolution"
     population: int = option(20, "individuals (NP), at least four.", least=4)
     base: str = option("best", "base vector: a random member or the best.", choices=("random", "best"))
     weight: float = option(0.5, "factor of the difference (F).", least=0, most=2)

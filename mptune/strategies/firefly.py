@@ -16,7 +16,6 @@ from mptune.strategies.population import PopulationOptions, SwarmStrategy
 class FireflyOptions(PopulationOptions):
     """Hyperparameters with the defaults of Heldens 2026, Table III."""
 
-    strategy: ClassVar[str] = "firefly"
     population: int = option(20, "fireflies.", least=1)
     attraction: float = option(1.0, "share of the way to a close brighter firefly (beta_0).", least=0, most=100)
     absorption: float = option(1.0, "fall of attraction with the squared distance (gamma).", least=0, most=1e6)

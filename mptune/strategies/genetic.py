@@ -15,7 +15,6 @@ from mptune.strategies.population import CROSSOVERS, PopulationOptions, Populati
 class GeneticOptions(PopulationOptions):
     """Hyperparameters with the defaults of Heldens 2026, Table III."""
 
-    strategy: ClassVar[str] = "genetic"
     population: int = option(26, "individuals in a generation.", least=2)
     crossover: str = option(
         "single_point", "single_point, two_point, uniform or disruptive_uniform.", choices=CROSSOVERS

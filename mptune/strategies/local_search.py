@@ -19,7 +19,6 @@ _KNOWN_STARTS: Final = 20
 class LocalSearchOptions(Options):
     """Hyperparameters of a climb with the defaults of Heldens 2026, Sec. III-E."""
 
-    strategy: ClassVar[str] = "local-search"
     neighbourhood: Kind = option("hamming", NEIGHBOURHOODS, choices=KINDS)
     improvement: str = option(
         "first", "move to the first better neighbour (first) or the best one (best).", choices=("first", "best")

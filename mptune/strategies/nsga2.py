@@ -26,7 +26,6 @@ from mptune.strategies.population import CROSSOVERS, PopulationOptions, Populati
 class Nsga2Options(PopulationOptions):
     """Hyperparameters."""
 
-    strategy: ClassVar[str] = "nsga2"
     population: int = option(20, "survivors, and children, of a generation.", least=2)
     crossover: str = option("uniform", "single_point, two_point, uniform or disruptive_uniform.", choices=CROSSOVERS)
     crossover_probability: float = option(0.9, "probability that two parents exchange genes.", least=0, most=1)

@@ -15,7 +15,6 @@ from mptune.strategies.population import PopulationOptions, SwarmStrategy
 class ParticleSwarmOptions(PopulationOptions):
     """Hyperparameters with the defaults of Heldens 2026, Table III."""
 
-    strategy: ClassVar[str] = "particle-swarm"
     population: int = option(50, "particles in the swarm.", least=1)
     inertia: float = option(0.5, "share of the velocity a particle keeps (w).", least=0, most=100)
     cognitive: float = option(3.5, "pull towards the particle's own best configuration (c1).", least=0, most=100)

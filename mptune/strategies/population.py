@@ -21,7 +21,7 @@ _SAME_DISTANCE: Final = 1e-9
 
 
 def _between_cuts(a: Codes, _: Codes, rng: np.random.Generator) -> NDArray[np.bool_]:
-    low, high = np.sort(rng.integers(0, len(a) + 1, size=2))
+    low, high = sorted(rng.integers(0, len(a) + 1, size=2).tolist())
     return (np.arange(len(a)) >= low) & (np.arange(len(a)) < high)
 
 

@@ -23,7 +23,6 @@ _STUCK_MOVES: Final = 100
 class SimulatedAnnealingOptions(Options):
     """Hyperparameters."""
 
-    strategy: ClassVar[str] = "simulated-annealing"
     neighbourhood: Kind = option("hamming", NEIGHBOURHOODS, choices=KINDS)
     start_temperature: float = option(0.1, "relative loss accepted with probability 1/e at the start.", above=0)
     end_temperature: float = option(0.001, "relative loss accepted with probability 1/e at the end.", above=0)
