@@ -116,7 +116,7 @@ def print_adopted(document: Mapping[str, Any]) -> None:
         _table(document["buffers"], {"buffer": "name", "elements": "elements", "type": "type", "role": "role"}),
         _table(
             document["parameters"],
-            {"parameter": "name", "role": "roles", "types": "types", "what has it in the program": "members"},
+            {"parameter": "name", "role": "roles", "types": "types", "names in the program": "members"},
         ),
     )
     _print_notes(document)
@@ -202,7 +202,7 @@ def print_patched(document: Mapping[str, Any]) -> None:
     sides = {"time (s)": document["time_s"], "its own check": document["check"], "exit code": document["exit_codes"]}
     sides |= {"prints": document["wrong"] or document["printed"], "on standard error": document["complaints"]}
     tables = (
-        _table(changed, {"was": "from", "is": "to", "what has the type": "members"}),
+        _table(changed, {"was": "from", "is": "to", "names in the program": "members"}),
         Table.of(
             [{"blocks of": n, "threads": " x ".join(str(t or "as it was") for t in b)} for n, b in blocks.items()]
         ),

@@ -231,19 +231,16 @@ def _trials(run: Run, y: MetricAxis, x: MetricAxis | None = None) -> pd.DataFram
     ``trial`` counts from 1. ``configuration`` is empty for more than 3,000 trials. ``ended`` is the status, ``what``
     the mark: "feasible" (without limits "configuration"), "infeasible" or "failed".
     """
-    trials, judged = run.trials, _judges(run)
-
-    def kind(trial: Trial) -> str:
-        valid = "configuration" if not judged else "feasible" if run.objective.is_feasible(trial) else "infeasible"
-        return valid if trial.is_valid else "failed"
-
+    trials, within = run.trials, {True: "feasible", False: "infeasible"}
+    if not _judges(run):
+        within = dict.fromkeys(within, "configuration")
     columns = {
         "trial": range(1, len(trials) + 1),
         "configuration": [plain(str(trial.configuration)) for trial in trials] if len(trials) <= 3000 else "",
         "ended": [trial.status.value for trial in trials],
         "y": y.values(run, trials),
         "x": math.nan if x is None else x.values(run, trials),
-        "what": list(map(kind, trials)),
+        "what": [within[run.objective.is_feasible(each)] if each.is_valid else "failed" for each in trials],
     }
     return pd.DataFrame(columns)
 
@@ -373,7 +370,7 @@ def _linked(points: Any, look: Look, *, is_brushed: bool = True) -> Any:
 def _pareto(run: Run, look: Look, metrics: Sequence[str] = ()) -> Any:
     metrics = metrics or _default_metrics(run)
     if len(metrics) != 2:
-        raise PlotError(f"a plot has two axes, so two metrics, not {len(metrics)}: {', '.join(metrics)}")
+        raise PlotError(f"a plot needs two metrics, not {len(metrics)}: {', '.join(metrics)}")
     y, x = (_metric_axis(run, name) for name in metrics)
     front, valid = run.pareto(metrics), _valid(run)
     points = _trials(run, y, x).dropna(subset=["x", "y"])
@@ -421,10 +418,10 @@ def _default_metrics(run: Run) -> tuple[str, str]:
 
 
 def _roles(run: Run, front: Sequence[Trial]) -> list[tuple[int, str]]:
-    kinds = list(uniform_types(run.parameters).values())
-    uniform = {t.configuration: any(t.configuration.is_among(_sets(types)) for types in kinds) for t in front}
+    kinds = [types.items() for types in uniform_types(run.parameters).values()]
     names = {True: "front, one type", False: "front, mixed types"}
-    marked = [(trial, names[uniform[trial.configuration]] if kinds else "front") for trial in front]
+    is_uniform = [any(types <= trial.configuration.items() for types in kinds) for trial in front]
+    marked = [(trial, names[one] if kinds else "front") for trial, one in zip(front, is_uniform, strict=True)]
     baseline, winner = baseline_of(run), run.best or run.closest
     if baseline is not None:
         marked.append((baseline, "baseline"))
@@ -435,16 +432,12 @@ def _roles(run: Run, front: Sequence[Trial]) -> list[tuple[int, str]]:
     return [(numbers[trial.configuration], name) for trial, name in marked]
 
 
-def _sets(types: Mapping[str, Value]) -> dict[str, list[Value]]:
-    return {name: [value] for name, value in types.items()}
-
-
 def _uniform_errors(run: Run) -> dict[float, list[str]]:
     levels: dict[float, list[str]] = {}
     for name, types in uniform_types(run.parameters).items():
-        of_type = [t for t in run.trials if t.is_valid and t.configuration.is_among(_sets(types))]
-        if (error := min((t.error for t in of_type), default=math.nan)) < math.inf:
-            levels.setdefault(error, []).append(plain(name))
+        errors = [t.error for t in run.trials if t.is_valid and types.items() <= t.configuration.items()]
+        if min(errors, default=math.nan) < math.inf:
+            levels.setdefault(min(errors), []).append(plain(name))
     return levels
 
 
@@ -591,16 +584,16 @@ def _importance(features: Floats, target: Floats) -> tuple[Floats, float]:
     """
     from sklearn.ensemble import RandomForestRegressor
     from sklearn.inspection import permutation_importance
-    from sklearn.model_selection import KFold
+    from sklearn.model_selection import KFold, cross_validate
 
     chosen = np.sort(np.random.default_rng(0).permutation(len(target))[:2000])
-    features, target, losses, scores = features[chosen], target[chosen], [], []
-    for known, unseen in KFold(5, shuffle=True, random_state=0).split(features):
-        forest = RandomForestRegressor(40, random_state=0).fit(features[known], target[known])
-        test = features[unseen], target[unseen]
-        losses.append(permutation_importance(forest, *test, n_repeats=3, random_state=0).importances_mean)
-        scores.append(forest.score(*test))
-    return np.array(losses).T, float(np.mean(scores))
+    x, y, folds = features[chosen], target[chosen], KFold(5, shuffle=True, random_state=0)
+    found = cross_validate(RandomForestRegressor(40, random_state=0), x, y, cv=folds, return_estimator=True)
+    losses = [
+        permutation_importance(forest, x[unseen], y[unseen], n_repeats=3, random_state=0).importances_mean
+        for forest, (_, unseen) in zip(found["estimator"], folds.split(x), strict=True)
+    ]
+    return np.array(losses).T, float(found["test_score"].mean())
 
 
 def _titled(look: Look, *lines: str) -> Any:
