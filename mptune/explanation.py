@@ -139,7 +139,7 @@ class Explanation:
                 objective, threshold=scaled if isinstance(limits, Mapping) else scaled["error"]
             )
             text = ", ".join(f"{name} <= {tau:.3g}" for name, tau in scaled.items())
-            found.append(Tradeoff(digits, text, _beside(self.run, self.trial, within.best(self.run.trials))))
+            found.append(Tradeoff(digits, text, _outcome(self.run, self.trial, within.best(self.run.trials))))
         return tuple(found)
 
     @property
@@ -192,20 +192,20 @@ def _changes(run: Run, winner: Trial) -> Iterator[Change]:
         name, is_ordered = parameter.name, parameter.kind in ("precision", "policy")
         if name not in winner.configuration or not (is_ordered or name in run.info.signature):
             continue
-        values = sorted(parameter.values, key=_place) if is_ordered else list(parameter.values)
+        values = sorted(parameter.values, key=_rank) if is_ordered else list(parameter.values)
         before = winner.configuration[name]
         place = values.index(before) if before in values else 0
         buffers = run.info.buffers_of(name)
         kernels = tuple(k for k, given in run.state.launched.items() if not set(given).isdisjoint(buffers))
         for after in (value for value in values[max(0, place - 1) : place + 2] if value != before):
             configuration = Configuration({**winner.configuration, name: after})
-            outcome = _beside(run, winner, trials.get(configuration))
-            is_restored = _place(after) < _place(before) if is_ordered else outcome.digits > 0
+            outcome = _outcome(run, winner, trials.get(configuration))
+            is_restored = _rank(after) < _rank(before) if is_ordered else outcome.digits > 0
             broken = _broken(run, configuration)
             yield Change(name, configuration, before, after, is_restored, outcome, broken, buffers, kernels)
 
 
-def _place(value: Value) -> int:
+def _rank(value: Value) -> int:
     return _ORDER.get(str(value), len(_ORDER))
 
 
@@ -218,7 +218,7 @@ def _broken(run: Run, configuration: Configuration) -> str:
     return ""
 
 
-def _beside(run: Run, winner: Trial, trial: Trial | None) -> Outcome:
+def _outcome(run: Run, winner: Trial, trial: Trial | None) -> Outcome:
     objective = run.info.objective
     if trial is None:
         return Outcome()
@@ -291,7 +291,7 @@ def _sentences(e: Explanation) -> Iterator[str]:
     for tradeoff in e.tradeoffs:
         yield _tradeoff_sentence(tradeoff, winner.configuration, e.run)
     if best is not None and best.configuration != winner.configuration:
-        price = _price(_beside(e.run, winner, best), e.run)
+        price = _price(_outcome(e.run, winner, best), e.run)
         yield f"The new best, {_differences(best, winner.configuration)}, {price}: explain the run again."
     if e.missing:
         yield f"Not measured: {e.missing} of {len(e.changes)} changes{': ' if e.unmeasured else ''}{e.unmeasured}."

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.command(cls=options.WithArguments)
 @options.file_argument("files", "FILE|DIR...")
 @option("--metric", "NAME", "Error metric of the outputs.", show_default="NRMSE, or NMAE for values of both signs")
-@options.of_programs
+@options.adoption
 @option("--time-limit time_limit_s", "SECONDS", "Timeout of a run of the program.", default=60.0)
 @option("--backend", "NAME", "host, cuda, or auto: an NVIDIA GPU if available, else the host.", default="auto")
 @option("--output -o", "DIR", "Folder to write.", show_default="adopted/PROGRAM")
@@ -39,7 +39,7 @@ def adopt(output: Path | None, json: bool, **given: Any) -> None:
     GPU and nvcc are available, else on the processor. Kernels are tuned; without kernels, parallel loops of OpenMP and
     the loops given by --loop.
     """
-    of_program = options.taken_of_programs(given)
+    of_program = options.pop_adoption(given)
     document = _adopted({**given, **of_program}, output)
     print_json(document) if json else print_adopted(document)
 
@@ -48,13 +48,13 @@ def _adopted(given: Mapping[str, Any], output: Path | None) -> dict[str, Any]:
     from mptune.adopt.adopting import AdoptSettings
     from mptune.adopt.adopting import adopt as adopt_program
 
-    with _removing_what_is_temporary(), counter("adopting the program") as count:
+    with _cleaned_up(), counter("adopting the program") as count:
         _, document = adopt_program(AdoptSettings(**given), output, on_progress=lambda _: count())
     return document
 
 
 @contextlib.contextmanager
-def _removing_what_is_temporary() -> Iterator[None]:
+def _cleaned_up() -> Iterator[None]:
     """Convert SIGTERM and SIGHUP to SystemExit within a block, so temporary files are removed."""
 
     def leave(number: int, _: object) -> None:
@@ -110,7 +110,7 @@ def print_adopted(document: Mapping[str, Any]) -> None:
     program, folder = document["program"], document["folder"]
     sources = ", ".join(Path(path).name for path in program["sources"])
     check = {"passed": "; its own check passed", "failed": "; its own check FAILED"}.get(program["check"], "")
-    echo(f"{document['name']}, adopted from {sources}, run{_behind(program)} on {program['device']}{check}\n")
+    echo(f"{document['name']}, adopted from {sources}, run{_arguments_text(program)} on {program['device']}{check}\n")
     tables = (
         _table(document["kernels"], {"kernel": "name", "launches": "launches", "place": "place"}),
         _table(document["buffers"], {"buffer": "name", "elements": "elements", "type": "type", "role": "role"}),
@@ -149,14 +149,14 @@ def _remarks(document: Mapping[str, Any]) -> Iterator[str]:
         changed += f"; {', '.join(zeros)} {'is' if len(zeros) == 1 else 'are'} all zero"
     yield f"fresh inputs change {changed}"
     yield from document["no_sizes"]
-    yield from (f"kept as it is: {name}, {why}" for name, why in document["kept"].items())
+    yield from (f"unchanged: {name}, {why}" for name, why in document["kept"].items())
     worst = max(document["errors"].values(), default=0)
     shown = f"within {number(worst, 2)} of the program's" if worst else "the program's, bit for bit"
     yield f"answer in the program's own types: {shown}"
     yield f"written to {document['folder']} in {document['seconds']:.1f} s"
 
 
-def _behind(document: Mapping[str, Any]) -> str:
+def _arguments_text(document: Mapping[str, Any]) -> str:
     return f" with {shlex.join(document['arguments'])}" if document["arguments"] else ""
 
 
@@ -185,11 +185,11 @@ def write_into(run: Run, trial: Trial, objective: Objective, given: Mapping[str,
 
     record, arguments = given["record"] and Path(given["record"]), given["arguments"] or None
     settings = IntoSettings(**{**given, "record": record, "arguments": arguments})
-    with _removing_what_is_temporary(), counter("patching the program") as count:
+    with _cleaned_up(), counter("patching the program") as count:
         document = into(run, trial, objective, settings, on_progress=lambda _: count())
     print_json(document) if json else print_patched(document)
     if document["within"] is not True:
-        print_error(why_not_within(document))
+        print_error(excess_text(document))
     return 0 if document["within"] is True else 1
 
 
@@ -209,7 +209,7 @@ def print_patched(document: Mapping[str, Any]) -> None:
         Table.of([{"compiled with": name, "result": state} for name, state in document["compiled"].items()]),
         _table(
             [{"": what, **both} for what, both in sides.items() if both],
-            {f"run{_behind(document)}": "", "as it was": "original", "now": "patched"},
+            {f"run{_arguments_text(document)}": "", "as it was": "original", "now": "patched"},
         ),
         _table(document["written"], {"file it writes": "name", "compared": "how", "error": "error"}),
     )
@@ -235,7 +235,7 @@ def print_patched(document: Mapping[str, Any]) -> None:
     echo("\n".join(document["files"]))
 
 
-def why_not_within(document: Mapping[str, Any]) -> str:
+def excess_text(document: Mapping[str, Any]) -> str:
     """Return the reason why a patched program is not within the threshold."""
     name = document["output"]
     different = {"wrong": "prints something else", "exit_codes": "ends with another exit code"}
@@ -246,5 +246,5 @@ def why_not_within(document: Mapping[str, Any]) -> str:
     limits = ", ".join(f"{name} <= {limit:g}" for name, limit in document["threshold"].items()) or "a finite error"
     error = "not finite" if document["error"] is None else number(document["error"], 3)
     files = ", ".join(f"{file['name']} ({file['how']})" for file in document["written"] if file["within"] is False)
-    where = f"in what it writes: {files}" if files else f"the error of its answer is {error}"
+    where = f"files it writes: {files}" if files else f"the error of its answer is {error}"
     return f"{name} is NOT within the threshold: {where}, expected {limits}"

@@ -224,7 +224,7 @@ def restricted(what: str) -> Callable[[Command], Command]:
     )
 
 
-def taken_of_programs(given: dict[str, Any]) -> dict[str, Any]:
+def pop_adoption(given: dict[str, Any]) -> dict[str, Any]:
     """Remove the given options of adoption from a command's arguments, and return them by fields of AdoptSettings."""
     names = ("types", "defines", "includes", "compile_commands", "kernels", "loops", "vary")
     found = {name: given.pop(name) for name in names}
@@ -249,7 +249,7 @@ defines = option(
 )
 includes = option("--include -I includes", "DIR...", "A folder of the program's headers.")
 #: Options of adoption.
-of_programs = _declared(
+adoption = _declared(
     option("--types", "N", "Make at most this many precision parameters of a program.", show_default="8"),
     defines,
     includes,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Mark of distances that include runs without a feasible trial.
 _MARK: Final = "*"
-_NOTHING_YET: Final = (
+_INFEASIBLE_NOTE: Final = (
     f"{_MARK} includes runs without a feasible trial, counted with the worst feasible value and at least 100 %"
 )
 
@@ -45,10 +45,10 @@ def simulate(space: Path, strategy_options: Mapping[str, str], json: bool, **giv
 
     run = read_run(space)
     document = simulate_space(run, options=strategy_options, **given).to_json()
-    _print_what_runs_are([space], [run], **given)
+    _print_warnings([space], [run], **given)
     print_json(document) if json else _print_simulation(document)
     if document["optimum"] is None:
-        print_error(_why_nothing(**given))
+        print_error(_missing_optimum(**given))
     return 1 if document["optimum"] is None else 0
 
 
@@ -79,7 +79,7 @@ def _print_simulation(document: Mapping[str, Any]) -> None:
             f"{what} after {end['evaluations']} evaluations: median {_quartiles(end)}, quartiles in brackets"
         )
     if end["nothing_feasible"] and optimum is not None:
-        remarks.append(_NOTHING_YET)
+        remarks.append(_INFEASIBLE_NOTE)
     used = [run["sources"] for run in document["runs"] if run.get("sources")]
     remarks += [f"{use['source']}: {use['remark']}" for use in (used[0] if used else ()) if use["remark"]]
     spent = document["overhead_ms_per_evaluation"]
@@ -120,15 +120,15 @@ def compare(
     runs = list(map(read_run, spaces))
     with counter(f"replaying {len(spaces) * len(strategies)} times {given['repeats']} runs") as count:
         comparison = compare_strategies(runs, strategies, options=by_strategy, on_done=lambda _: count(), **given)
-    _print_what_runs_are(spaces, runs, **given)
+    _print_warnings(spaces, runs, **given)
     if json:
         print_json(comparison.to_json())
     elif comparison.spaces:
         print_described(_described(comparison))
     if not comparison.spaces:
-        print_error(_why_nothing(**given))
+        print_error(_missing_optimum(**given))
     elif comparison.infeasible:
-        print_note(f"left out, as {_why_nothing(**given)}: {', '.join(comparison.infeasible)}")
+        print_note(f"left out, as {_missing_optimum(**given)}: {', '.join(comparison.infeasible)}")
     return 0 if comparison.spaces else 1
 
 
@@ -145,7 +145,7 @@ def _options_by_strategy(texts: Sequence[str], strategies: Sequence[str]) -> dic
     return found
 
 
-def _print_what_runs_are(
+def _print_warnings(
     paths: Sequence[Path], runs: Sequence[Run], *, max_error: Any, constraints: Sequence[str], **_: Any
 ) -> None:
     """Print warnings of recordings, and notes on limits and incomplete spaces of run files."""
@@ -164,7 +164,7 @@ def _print_what_runs_are(
             )
 
 
-def _why_nothing(*, max_error: Any, constraints: Sequence[str], **_: Any) -> str:
+def _missing_optimum(*, max_error: Any, constraints: Sequence[str], **_: Any) -> str:
     """Return the reason for a missing optimum."""
     if max_error is not None or constraints:
         return "no recorded configuration is within the limits"
@@ -208,7 +208,7 @@ def _described(comparison: Comparison) -> Description:
         Table.of(overall),
         Table(("", *names), tuple(won), "probability that a run of the row's strategy ends better than the column's"),
     )
-    nothing_yet = (_NOTHING_YET,) if comparison.without_feasible().any() else ()
+    nothing_yet = (_INFEASIBLE_NOTE,) if comparison.without_feasible().any() else ()
     factor = "deviation factor: distance relative to the mean of all strategies; below 1 is better than the mean"
     return Description(tables=tables, remarks=(factor, *nothing_yet))
 

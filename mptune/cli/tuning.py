@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 @option("--resume", "", "Continue the run in the run file.")
 @option("--log", "", "Print a line for each trial on standard error.")
 @option("--quiet", "", "Show no progress.")
-@options.of_programs
+@options.adoption
 @options.as_json
 def tune(
     kernel: tuple[str, ...],
@@ -96,7 +96,7 @@ def tune(
     """
     from mptune.source.loading import load_tunable
 
-    of_program = options.taken_of_programs(given) | ({"arguments": arguments} if arguments else {})
+    of_program = options.pop_adoption(given) | ({"arguments": arguments} if arguments else {})
     definition = load_tunable(adopting.definition_of(kernel, of_program, given["backend"]))
     preset, sizes = options.parse_sizes(definition, size)
 

@@ -214,7 +214,7 @@ def baseline_of(run: Run) -> Trial | None:
     return run.baseline if run.info.baseline_values else None
 
 
-def _judges(run: Run) -> bool:
+def _has_limits(run: Run) -> bool:
     return run.info.objective.threshold is not None or bool(run.info.objective.constraints)
 
 
@@ -232,7 +232,7 @@ def _trials(run: Run, y: MetricAxis, x: MetricAxis | None = None) -> pd.DataFram
     the mark: "feasible" (without limits "configuration"), "infeasible" or "failed".
     """
     trials, within = run.trials, {True: "feasible", False: "infeasible"}
-    if not _judges(run):
+    if not _has_limits(run):
         within = dict.fromkeys(within, "configuration")
     columns = {
         "trial": range(1, len(trials) + 1),
@@ -341,7 +341,7 @@ def _lines(styles: Mapping[str, tuple[str, Sequence[float]]]) -> dict[str, Any]:
     }
 
 
-def _told(*columns: str, **numbers: str) -> list[Any]:
+def _tooltips(*columns: str, **numbers: str) -> list[Any]:
     texts = [alt.Tooltip(f"{name}:{'Q' if name == 'trial' else 'N'}") for name in columns]
     return texts + [alt.Tooltip(f"{name}:Q", title=title, format=".4~g") for name, title in numbers.items()]
 
@@ -394,9 +394,9 @@ def _pareto(run: Run, look: Look, metrics: Sequence[str] = ()) -> Any:
     layers = [line.encode(**at, order="step:Q", **styled)]
     for name, text in texts.items():
         layers.append(_rules(look, {name: limits[name], "line": text}).encode(**{name: at[name]}, **styled))
-    told = _told("trial", "configuration", "what", x=x.label, y=y.label)
+    tooltip = _tooltips("trial", "configuration", "what", x=x.label, y=y.label)
     drawn = pd.concat([points, marked])
-    chart = alt.layer(*layers, _linked(_points(look, "points", drawn, drawn, told, **at), look))
+    chart = alt.layer(*layers, _linked(_points(look, "points", drawn, drawn, tooltip, **at), look))
     if "error" in metrics and (levels := _uniform_errors(run)):
         name = "x" if x.metric == "error" else "y"
         beside = _levels(levels, name, scales[name]["scale"], look)
@@ -425,7 +425,7 @@ def _roles(run: Run, front: Sequence[Trial]) -> list[tuple[int, str]]:
     baseline, winner = baseline_of(run), run.best or run.closest
     if baseline is not None:
         marked.append((baseline, "baseline"))
-    if _judges(run) or baseline is not None:
+    if _has_limits(run) or baseline is not None:
         marked += [(trial, "tied") for trial in run.contenders[1:]]
         marked += [] if winner is None else [(winner, "closest" if run.best is None else "winner")]
     numbers = {trial.configuration: number for number, trial in enumerate(run.trials, 1)}
@@ -477,7 +477,7 @@ def fronts(runs: Mapping[str, Run], look: Look) -> Any:
     )
     points = base.mark_point(filled=True, opacity=1, size=24 * look.scale**2).encode(
         shape=_styled(alt.Shape, "run", {name: shapes[i % len(shapes)] for i, name in enumerate(names)}),
-        tooltip=_told("run", "configuration", x=x.label, y=y.label),
+        tooltip=_tooltips("run", "configuration", x=x.label, y=y.label),
     )
     chart = alt.layer(base.mark_line(interpolate="step-after", strokeWidth=look.scale), points)
     return _finished(_fitted(chart, look, 2.8), look, None)
@@ -494,10 +494,10 @@ def _progress(run: Run, look: Look) -> Any:
     table["what"] = table["what"].where(is_known | (table["what"] == "failed"), "infeasible, not timed")
     scaled = axis.scaled(list(table["y"][is_known]))
     x, y = _trial_axis(run, look), alt.Y("y:Q", **scaled)
-    told = _told("trial", "configuration", "ended")
-    known = _points(look, "points", table[is_known], table, [*told, *_told(y=axis.label)], x=x, y=y)
+    tooltip = _tooltips("trial", "configuration", "ended")
+    known = _points(look, "points", table[is_known], table, [*tooltip, *_tooltips(y=axis.label)], x=x, y=y)
     # Trials without a value form a row at the top.
-    top = _points(look, "top", table[~is_known], table, told, x=x, y=alt.value(4 * look.scale))
+    top = _points(look, "top", table[~is_known], table, tooltip, x=x, y=alt.value(4 * look.scale))
 
     feasible = table["y"].where(table["what"].isin(["feasible", "configuration"]))
     best = (feasible.cummin() if run.objective.minimise else feasible.cummax()).ffill()
@@ -755,7 +755,7 @@ def _kernels(run: Run, look: Look) -> Any:
         x=alt.X("start:Q", title="time of one run by kernel (ms)"),
         x2="end:Q",
         fill=_styled(alt.Fill, "kernel", {**_coloured(names), HOST: "white"}),
-        tooltip=_told("kernel", ms="ms", share="share"),
+        tooltip=_tooltips("kernel", ms="ms", share="share"),
     )
     texts = base.mark_text(fontSize=look.letters).encode(x="middle:Q", text="text:N")
     size = {"width": look.points - 80 * look.scale, "height": alt.Step(24 * look.scale)}

@@ -128,7 +128,7 @@ class Source:
     remark: str = ""  #: why errors are not used; empty if they are used, or missing
 
 
-class Strategy(ABC):  # noqa: B024 - abstract methods are those of its subclasses
+class Strategy(ABC):  # noqa: B024 - subclasses add abstract methods
     """Proposes configurations, each once; equal seeds and trials give equal sequences.
 
     Subclasses work with indices of the space. They implement :meth:`_propose` or :meth:`_next`, and :meth:`_learn`.

@@ -7,9 +7,8 @@
 - Multi-start local search maximises the acquisition function from the best configurations of a large random sample. A
   space of up to ``points`` configurations is enumerated instead.
 
-Numbers that the paper does not give are those of its published implementation, which refits hyperparameters and regrows
-the forest at every step (here ``refit=1`` and ``regrow=1``). Pending configurations have the predicted mean (kriging
-believer).
+Numbers missing in the paper are from its published implementation, which refits hyperparameters and regrows the forest
+at every step (here ``refit=1`` and ``regrow=1``). Pending configurations have the predicted mean (kriging believer).
 
 Ablations of Sec. 5.3 (Fig. 8 to 10): ``permutation=naive``, ``log=False`` (of the objective), ``log_parameters=False``,
 ``length_shape=1`` with ``length_rate=1e-9`` (no prior), ``local_search=False``, ``feasibility=False``,

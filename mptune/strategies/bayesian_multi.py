@@ -2,7 +2,7 @@
 
 A Gaussian process with a fixed length scale models the objective on the normalised discrete space. EI, PoI and LCB take
 turns, with the contextual variance as exploration factor, and choose among the unseen configurations. A portfolio rule
-selects functions. Failed configurations have no value; they are only removed from the candidates. Defaults are those of
+selects functions. Failed configurations have no value; they are only removed from the candidates. Defaults are from
 Table I.
 
 There are two deviations. The paper minimises times; here scores, inverse times, are maximised, so inaccurate trials

@@ -78,7 +78,7 @@ class LocalSearchStrategy(ScoredStrategy):
             better = [index for index in (*self._around, *self._asked) if self._score(index) > here]
             undecided = any(index not in self._scores for index in self._around)
             if better and (self.options.improvement == "first" or not undecided):
-                self._stand_at(max(better, key=self._score))
+                self._move_to(max(better, key=self._score))
             elif undecided:
                 return
             else:
@@ -97,10 +97,10 @@ class LocalSearchStrategy(ScoredStrategy):
         self._starts.pop(start, None)
         self._asked.clear()
         self._climbs += 1
-        self._stand_at(start)
+        self._move_to(start)
         return True
 
-    def _stand_at(self, index: int) -> None:
+    def _move_to(self, index: int) -> None:
         self._current = index
         neighbours = self.space.neighbours(index, self.options.neighbourhood)
         self._around = self.rng.permutation(neighbours).astype(np.int64).tolist()

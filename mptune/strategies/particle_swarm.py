@@ -44,8 +44,8 @@ class ParticleSwarmStrategy(SwarmStrategy):
         super().__init__(*args, **kwargs)
         self._velocities: Array = np.empty((0, 0))
 
-    def _started(self) -> None:
-        super()._started()
+    def _initialise(self) -> None:
+        super()._initialise()
         self._velocities = self._drawn_velocities(len(self._population))
 
     def _replace(self, position: int, index: int) -> None:

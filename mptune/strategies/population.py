@@ -71,7 +71,7 @@ class PopulationStrategy(ScoredStrategy):
     def _evolved(self) -> list[int]:
         """Return the next generation from the population and the scores."""
 
-    def _started(self) -> None:
+    def _initialise(self) -> None:
         """Initialise the state of the members of the first generation."""
 
     def _admit(self, index: int) -> None:
@@ -86,7 +86,7 @@ class PopulationStrategy(ScoredStrategy):
                 stalled += 1
             else:
                 self._population = self._first_generation()
-                self._started()
+                self._initialise()
             self._waiting = self._population.copy()
             if stalled >= _STALLED_GENERATIONS and self._seen.issuperset(self._waiting):
                 self._waiting = self.space.sample(1, self.rng, exclude=self._seen).tolist()
@@ -124,7 +124,7 @@ class SwarmStrategy(PopulationStrategy):
     def _moved(self, bests: list[int]) -> Array:
         """Return the positions of the next generation, given the best configuration of each individual."""
 
-    def _started(self) -> None:
+    def _initialise(self) -> None:
         self._visited = [[index] for index in self._population]
         self._positions = self._points(self._population)
 
