@@ -158,6 +158,9 @@ _TYPES: Final[Mapping[str, Any]] = {
 _PARSERS: Final[Mapping[str, Callable[[Any], Any]]] = {
     _LIST: parse_names,
     "NAME=VALUE,VALUE": parse_values,
+    "NAME[=VALUE]": lambda texts: {name: value for name, _, value in (text.partition("=") for text in texts)},
+    "FILE|NAME=VALUE,": lambda texts: tuple(map(parse_first, texts)),
+    '"FLAGS|..."': lambda text: tuple(part.strip() for part in text.split("|")) if text else (),
     "NAME=A,B,...|NAME=A:B:COUNT": parse_several_sizes,
     _LIMITS: parse_threshold,
     "SOURCE": lambda texts: tuple(map(Path, texts)),
@@ -241,12 +244,7 @@ configuration = option(
 other_max_error = option("--max-error", f"{_LIMITS}...", "Use this error limit instead of the run's.")
 sources = option("--from sources", "SOURCE...", "Start from an earlier run or a recording.")
 seed_of_runs = option("--seed", "N", "Seed of the first run; later runs have consecutive seeds.", default=0)
-defines = option(
-    "--define -D defines",
-    "NAME[=VALUE]...",
-    "A macro of the program's command line.",
-    parse=lambda texts: {name: value for name, _, value in (text.partition("=") for text in texts)},
-)
+defines = option("--define -D defines", "NAME[=VALUE]...", "A macro of the program's command line.")
 includes = option("--include -I includes", "DIR...", "A folder of the program's headers.")
 #: Options of adoption.
 adoption = _declared(

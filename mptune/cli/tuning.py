@@ -31,12 +31,7 @@ if TYPE_CHECKING:
 @options.size
 @option("--sizes several_sizes", "NAME=A,B,...|NAME=A:B:COUNT...", "Tune for each of these sizes under one budget.")
 @options.goals
-@option(
-    "--metric",
-    "NAME",
-    "Error metric, such as NRMSE, MRE or MaxAE, instead of the kernel's own; also by row, column or block: "
-    "'NRMSE over rows max', 'MaxRE over block 8x8 0.99'.",
-)
+@option("--metric", "NAME", "Error metric such as NRMSE or MaxAE, also by row, column or block: 'NRMSE over rows max'.")
 @option("--observe observers", "NAME...", "Activate an observer; 'mptune list --observers' describes all.")
 @options.restricted("Search")
 @options.search
@@ -46,12 +41,7 @@ if TYPE_CHECKING:
 @option("--trial-limit", "SECONDS|Nx", "Timeout of a launch or a timing; Nx: N baseline times a launch.", default="30")
 @option("--compiler-flag flags", "FLAG...", "Add a flag for the compiler.")
 @option("--compiler", "A,B", "Compilers to choose from on the host: g++, clang++ or zig.", show_default="one of these")
-@option(
-    "--compiler-flag-set compiler_flag_sets",
-    '"FLAGS|..."',
-    "Add these compiler flags on the host; several sets, separated by |, are a parameter of the search.",
-    parse=lambda text: tuple(part.strip() for part in text.split("|")) if text else (),
-)
+@option("--compiler-flag-set compiler_flag_sets", '"FLAGS|..."', "Add flags on the host; several sets are searched.")
 @option("--flush-cache", "auto|on|off", "Empty the device's caches before each timed launch.", default="auto")
 @option("--seed", "N", "Seed of the inputs and of the strategy.", default=0)
 @option("--inputs", "N", "Draws of the inputs on which errors are measured in the search; the worst counts.", default=3)
@@ -60,13 +50,7 @@ if TYPE_CHECKING:
 @option("--scheduler", "ADDRESS", "Use the devices of the workers of this Dask scheduler.")
 @option("--compilers", "N", "Compile this many configurations ahead at the same time.", show_default="one per core")
 @options.sources
-@option(
-    "--first",
-    "FILE|NAME=VALUE,...",
-    "Evaluate this configuration first: values of parameters, or the best of a run file or of JSON.",
-    multiple=True,
-    parse=lambda texts: tuple(map(options.parse_first, texts)),
-)
+@option("--first", "FILE|NAME=VALUE,...", "Evaluate these values first, or the best of a run file or of JSON.")
 @option("--from-all", "", "Start from every suitable run in the folder of the run file.")
 @option("--output -o", "RUN.db", "Run file; with --sizes the stem of several.", show_default="runs/KERNEL.db")
 @option("--resume", "", "Continue the run in the run file.")
@@ -157,7 +141,7 @@ def tune(
         if any(each.exists() for each in files):
             report([Run.load(each) for each in files if each.exists()])
             more = (() if resume else ("--resume",)) + (() if output else ("--output", str(path)))
-            print_note(f"to go on: {_command(*more)}")
+            print_note(f"to continue: {_command(*more)}")
         raise
     return report(runs)
 

@@ -58,7 +58,7 @@ def test_export_as_parquet_needs_a_file(mptune: Call, run_file: Path) -> None:
     assert len(pd.read_parquet("out.parquet")) == 8
     done = mptune("export", run_file, "--format", "parquet")
     assert (done.code, done.out) == (2, "")
-    assert "name a file for it with --output" in done.err
+    assert "give a file with --output" in done.err
 
 
 def test_export_replaces_no_run_file_and_names_a_place_it_cannot_write(mptune: Call, run_file: Path) -> None:
