@@ -159,8 +159,8 @@ def _print_warnings(
         whole = run.info.configurations
         if whole is not None and len(run.trials) < whole:
             print_note(
-                f"{path} holds {len(run.trials):,} of {whole:,} configurations, those that one search chose: results "
-                "on the whole space may differ"
+                f"{path} holds {len(run.trials):,} of {whole:,} configurations, chosen by one search: results on "
+                "the whole space may differ"
             )
 
 

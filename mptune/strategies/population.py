@@ -21,8 +21,8 @@ _SAME_DISTANCE: Final = 1e-9
 
 
 def _between_cuts(a: Codes, _: Codes, rng: np.random.Generator) -> NDArray[np.bool_]:
-    low, high = sorted(rng.integers(0, len(a) + 1, size=2).tolist())
-    return (np.arange(len(a)) >= low) & (np.arange(len(a)) < high)
+    low, high = np.sort(rng.integers(0, len(a) + 1, size=2))
+    return np.isin(np.arange(len(a)), np.arange(low, high))
 
 
 def _half_of_differing(a: Codes, b: Codes, rng: np.random.Generator) -> NDArray[np.bool_]:

@@ -399,7 +399,7 @@ def test_a_run_is_told_from_a_space(mptune: Call, command: tuple[str | int, ...]
     assert (without.code, within.code) == (0, 0)
     limited = "without --max-error here, every error is accepted"
     assert (limited in without.err, limited in within.err) == (True, False)
-    assert all("configurations, those that one search chose: how" in done.err for done in (without, within))
+    assert all("configurations, chosen by one search: results" in done.err for done in (without, within))
 
 
 def test_simulate_from_a_source(mptune: Call, tmp_path: Path, recording: Callable[..., Path]) -> None:
