@@ -207,7 +207,7 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
             plot(small_run(), **options)  # type: ignore[arg-type]
     with pytest.raises(PlotError, match="two metrics, not 1"):
         plot(small_run(), metrics=("time_ms",))
-    with pytest.raises(PlotError, match=r"fig\.jpg: expected the suffix \.png, "):
+    with pytest.raises(PlotError, match=r"a\.jpg: expected the suffix \.png, "):
         save(plot(small_run()), tmp_path / "a.jpg")
     with pytest.raises(PlotError, match="there is no folder"):
         save(plot(small_run()), tmp_path / "none" / "a.png")
