@@ -133,7 +133,7 @@ def test_of_many_trials_those_that_matter_have_their_source() -> None:
 
 @pytest.mark.full
 def test_without_sources_the_report_says_why() -> None:
-    assert "the run has none" in document(small_run())["remarks"][0]
+    assert "The run has no sources" in document(small_run())["remarks"][0]
     assert "made without sources" in document(with_sources(poly_run()), sources=0)["remarks"][0]
     assert not document(with_sources(poly_run()))["remarks"]
 
