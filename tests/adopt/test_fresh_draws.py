@@ -157,7 +157,7 @@ def test_what_stays_where_data_change_and_answers_of_zeros_are_told(
     (zero,) = document["zeros"]
     assert any(f"errors are 0 in all types of {zero}, which the program leaves" in each for each in document["caveats"])
     print_adopted(document)
-    assert f"the search has not seen; {zero} is all zero" in " ".join(capsys.readouterr().out.split())
+    assert f"verified on unseen inputs; {zero} is all zero" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.nightly
