@@ -1,7 +1,7 @@
 """Accuracy-aware mixed-precision tuning of CUDA, HIP and C++ kernels.
 
-What a kernel definition and a script need is importable from here; each name is loaded when it is first
-used, so that importing mptune is quick and loads no device library.
+All names for kernel definitions and scripts can be imported from here. Each is loaded at first use, so importing mptune
+is quick and loads no device library.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The exceptions mptune raises for a user's mistake, and the nearest-name suggestion they carry.
+"""Exceptions for mistakes of users, and suggestions of the nearest name.
 
-Every error a user can cause derives from :class:`MptuneError`; the command line prints its message
-and exits with 2. Anything else that escapes is a defect of mptune itself.
+Every error a user can cause derives from :class:`MptuneError`; the command line prints its message and exits with 2.
+Any other exception is a defect of mptune.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ class MptuneError(Exception):
 
 
 class UnknownNameError(MptuneError):
-    """A name that is not in a table; says what the table holds and which entry is nearest.
+    """An unknown name; the message lists the valid names and suggests the nearest.
 
     Args:
-        kind: what the name stands for ("precision", "strategy", ...).
-        name: the name that was given.
+        kind: the noun for the name ("precision", "strategy", ...).
+        name: the unknown name.
         known: the valid names.
-        hint: an extra sentence, appended as it is.
+        hint: a sentence appended to the message.
         aliases: further valid spellings, suggested but not listed.
     """
 
@@ -87,7 +87,7 @@ class LaunchError(MptuneError):
 
 
 class OutOfMemoryError(MptuneError):
-    """A size whose buffers do not fit the memory there is."""
+    """A size whose buffers do not fit into the available memory."""
 
 
 class RunFileError(MptuneError):
@@ -95,7 +95,7 @@ class RunFileError(MptuneError):
 
 
 class PlotError(MptuneError):
-    """A plot that cannot be drawn of a run, or not written where it was asked for."""
+    """A plot that cannot be drawn or written."""
 
 
 class SpaceFileError(MptuneError):
@@ -103,16 +103,16 @@ class SpaceFileError(MptuneError):
 
 
 class WisdomError(MptuneError):
-    """Wisdom that cannot be read, made of these runs, or used for this kernel."""
+    """Wisdom that cannot be read, gathered from these runs, or used for this kernel."""
 
 
 def did_you_mean(name: str, known: Iterable[str], folder: Path | None = None) -> str:
-    """Return ``"; did you mean 'x'?"`` for the nearest known name, or ``""`` when none is near.
+    """Return ``"; did you mean 'x'?"`` for the nearest known name, or ``""`` if none is similar.
 
-    Case is ignored, so ``FP32`` finds ``fp32``; of names that are not alike, one that begins the other is near.
-    Names of files are shown with the folder they are in, and have to be nearer: what they end in is no likeness.
+    Case is ignored, so ``FP32`` finds ``fp32``. A prefix of a known name is similar to it. Names of files, given with
+    their ``folder``, need a higher similarity, because suffixes are alike.
     """
-    import difflib  # only a mistake needs it
+    import difflib
 
     by_lower = {entry.lower(): entry for entry in known}
     near = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.5 if folder is None else 0.7)
@@ -124,9 +124,9 @@ def did_you_mean(name: str, known: Iterable[str], folder: Path | None = None) ->
 
 
 def raised_at(error: BaseException, file: str | Path) -> str:
-    """Say at which line of a user's file an exception came up: `` (steps.py:12)``, or of another if none of it is.
+    """Return the innermost line of a user's file in a traceback, `` (steps.py:12)``; empty if no line is known.
 
-    Only the names of files are given; empty where no line is known.
+    Without a frame in that file, the innermost frame of all counts.
     """
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename == str(file)] or frames

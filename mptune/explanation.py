@@ -1,4 +1,4 @@
-"""The explanation of a winner, from the trials of its run: each type one step wider and one step narrower, alone."""
+"""The explanation of a winner: its neighbours in types, each one step wider or narrower, from the trials of its run."""
 
 from __future__ import annotations
 
@@ -19,24 +19,23 @@ from mptune.run import Run, in_short, json_document
 from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import compile_constraint
 
-#: Digits below which a change of the error is noise.
+#: Decimal digits below which a difference in error is noise.
 _LEAST_DIGITS: Final = 0.3
-#: Types and policies, the widest or most accurate first.
+#: Rank of each type and policy, the most accurate first.
 _ORDER: Final = {name: place for place, name in enumerate((*EVERY_PRECISION, *POLICIES))}
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A trial beside the winner; numbers are NaN where there is no trial."""
+    """A trial relative to the winner; numbers are NaN without a trial."""
 
     trial: Trial | None = None
-    digits: float = math.nan  #: decimal digits gained, negative if lost; infinite if it is exact
-    speed: float = math.nan  #: the winner's time divided by its own
-    interval: tuple[float, float] | None = None  #: 95% interval of the speed, if rounds timed both
-    cost: float = math.nan  #: what the run optimises divided by the winner's; NaN if that is the time or an error
-    is_feasible: bool = False  #: whether the error and measured constraints are within their limits
-    #: The error; of several limits the one closest to its own, with both; of a failed trial the status.
-    error_text: str = "-"
+    digits: float = math.nan  #: decimal digits gained, negative if lost, infinite if the trial is exact
+    speed: float = math.nan  #: time of the winner divided by the time of the trial
+    interval: tuple[float, float] | None = None  #: 95% confidence interval of the speed, if rounds timed both
+    cost: float = math.nan  #: objective relative to the winner's; NaN if the objective is a time or an error
+    is_feasible: bool = False  #: whether the error and the measured constraints are within their limits
+    error_text: str = "-"  #: the error, with several limits the closest error and its limit; the status of a failure
 
     def to_json(self) -> dict[str, Any] | None:
         """Return the fields by name; None without a trial."""
@@ -56,28 +55,28 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One parameter of the winner changed by one step, alone."""
+    """The winner with one parameter changed by one step."""
 
     parameter: str
-    configuration: Configuration  #: the winner's with the change
+    configuration: Configuration  #: the winner's configuration with the change
     before: Value
     after: Value
-    is_restored: bool  #: whether it is wider or more accurate; of other choices than types, whether it gains digits
-    outcome: Outcome  #: the trial beside the winner; has none if it was not measured
-    broken: str  #: the constraint that does not allow it, empty if all do
-    buffers: tuple[str, ...]  #: of an application, the buffers whose type the parameter is
-    kernels: tuple[str, ...]  #: of an application, the kernels launched on these buffers
+    is_restored: bool  #: whether the type is wider or more accurate; for other parameters, whether digits are gained
+    outcome: Outcome  #: the trial of the change, if it was measured
+    broken: str  #: the constraint that excludes the change, empty if it is allowed
+    buffers: tuple[str, ...]  #: buffers of an application whose type the parameter is
+    kernels: tuple[str, ...]  #: kernels of an application launched on these buffers
 
     @property
     def is_known(self) -> bool:
-        """Whether it was measured, failed, or is not allowed."""
+        """Whether the change was timed, failed, or breaks a constraint."""
         trial = self.outcome.trial
         return bool(self.broken) if trial is None else not (trial.is_valid and math.isnan(trial.time_ms))
 
 
 @dataclass(frozen=True, slots=True)
 class Tradeoff:
-    """The best trial of a run under a limit ten times tighter (``digits`` 1) or looser (-1), if one meets it."""
+    """The best trial under a limit ten times tighter (``digits`` 1) or looser (-1), if a trial meets the limit."""
 
     digits: int
     limit: str
@@ -86,33 +85,33 @@ class Tradeoff:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a run's winner has its types."""
+    """The explanation of a run's winner by its neighbours in types."""
 
-    run: Run  #: with the trials that were measured for the explanation
+    run: Run  #: the run, with the trials measured for the explanation
     trial: Trial | None  #: the winner, or the closest trial if none is feasible; None if no trial has numbers
-    changes: tuple[Change, ...] = ()  #: each change of one parameter, the widest value first
-    unmeasured: str = ""  #: why changes were not measured; empty if none is missing
+    changes: tuple[Change, ...] = ()  #: the neighbours, by parameter, the widest value first
+    unmeasured: str = ""  #: the reason for unmeasured changes; empty if there are none
 
     def __str__(self) -> str:
         return "\n".join(self.sentences)
 
     @property
     def subject(self) -> str:
-        """What is explained: "best" or "closest"; empty if no trial has numbers."""
+        """The role of the explained trial: "best" or "closest"; empty if no trial has numbers."""
         if self.trial is None:
             return ""
         return "best" if self.run.info.objective.is_feasible(self.trial) else "closest"
 
     @property
     def digits_spare(self) -> float:
-        """Decimal digits between the error and its limit, negative if it exceeds it; NaN if there is no limit."""
+        """Decimal digits between the error and its limit, negative above the limit; NaN without a limit."""
         if self.trial is None or self.run.info.objective.threshold is None:
             return math.nan
         return -_excess(self.run, self.trial)
 
     @property
     def limiting(self) -> Change | None:
-        """The change that gains most digits if it gains more than noise; of equals the fastest."""
+        """The change that gains most digits, more than noise; the fastest of several that gain as many."""
         restored = [c for c in self.changes if c.is_restored and c.outcome.digits >= _LEAST_DIGITS]
         most = max((c.outcome.digits for c in restored), default=math.nan)
         near = [c for c in restored if c.outcome.digits == most or most - c.outcome.digits < _LEAST_DIGITS / 3]
@@ -120,12 +119,12 @@ class Explanation:
 
     @property
     def missing(self) -> int:
-        """How many changes were not measured."""
+        """The number of changes that were not measured."""
         return sum(not change.is_known for change in self.changes)
 
     @property
     def tradeoffs(self) -> tuple[Tradeoff, ...]:
-        """One digit more, and one less where there is a limit."""
+        """The best trials with one digit more and, if there is a limit, with one digit less."""
         if self.trial is None:
             return ()
         objective = self.run.info.objective
@@ -140,30 +139,28 @@ class Explanation:
                 objective, threshold=scaled if isinstance(limits, Mapping) else scaled["error"]
             )
             text = ", ".join(f"{name} <= {tau:.3g}" for name, tau in scaled.items())
-            found.append(Tradeoff(digits, text, _beside(self.run, self.trial, within.best(self.run.trials))))
+            found.append(Tradeoff(digits, text, _outcome(self.run, self.trial, within.best(self.run.trials))))
         return tuple(found)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What a reader should take away, one statement each."""
+        """The findings, one sentence each."""
         return tuple(_sentences(self))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document ``mptune explain --json`` prints."""
-        trial, limiting, run = self.trial, self.limiting, self.run
+        """Return the document of ``mptune explain --json``."""
+        trial, run = self.trial, self.run
         same = ("parameter", "buffers", "kernels", "before", "after", "broken")
         return json_document(
             {
                 "kernel": run.kernel,
                 "subject": self.subject or None,
-                "configuration": None if trial is None else trial.configuration,
-                "time_ms": None if trial is None else trial.time_ms,
-                "error": None if trial is None else trial.error,
+                **{name: getattr(trial, name, None) for name in ("configuration", "time_ms", "error")},
                 "speedup": None if trial is None else run.speedup(trial),
                 "objective": run.info.objective.metric,
                 "metric": run.info.metric,
                 "digits_spare": self.digits_spare,
-                "limiting": None if limiting is None else limiting.parameter,
+                "limiting": getattr(self.limiting, "parameter", None),
                 "changes": [
                     {name: getattr(change, name) for name in same}
                     | {
@@ -180,11 +177,8 @@ class Explanation:
         )
 
 
-# -- from the trials of a run ----------------------------------------------------------------------
-
-
 def explanation_of(run: Run, winner: Configuration | None = None, *, unmeasured: str = "") -> Explanation:
-    """Explain a trial of a run from the run's trials; by default the best, or the closest where none is feasible."""
+    """Explain a trial by the stored trials of its run; by default the best, or the closest if none is feasible."""
     chosen = next((trial for trial in run.trials if trial.configuration == winner), None)
     trial = chosen or run.best or run.closest
     changes = () if trial is None else tuple(_changes(run, trial))
@@ -192,41 +186,39 @@ def explanation_of(run: Run, winner: Configuration | None = None, *, unmeasured:
 
 
 def _changes(run: Run, winner: Trial) -> Iterator[Change]:
-    """Yield each change of a parameter that can change the numbers, by one step, the widest first."""
+    """Yield each change by one step of a parameter that can change the numbers, the widest value first."""
     trials = {trial.configuration: trial for trial in run.trials}
     for parameter in run.info.parameters:
         name, is_ordered = parameter.name, parameter.kind in ("precision", "policy")
         if name not in winner.configuration or not (is_ordered or name in run.info.signature):
             continue
-        values = sorted(parameter.values, key=_place) if is_ordered else list(parameter.values)
+        values = sorted(parameter.values, key=_rank) if is_ordered else list(parameter.values)
         before = winner.configuration[name]
         place = values.index(before) if before in values else 0
         buffers = run.info.buffers_of(name)
         kernels = tuple(k for k, given in run.state.launched.items() if not set(given).isdisjoint(buffers))
-        for after in values[max(0, place - 1) : place + 2]:
-            if after == before:
-                continue
+        for after in (value for value in values[max(0, place - 1) : place + 2] if value != before):
             configuration = Configuration({**winner.configuration, name: after})
-            outcome = _beside(run, winner, trials.get(configuration))
-            is_restored = _place(after) < _place(before) if is_ordered else outcome.digits > 0
+            outcome = _outcome(run, winner, trials.get(configuration))
+            is_restored = _rank(after) < _rank(before) if is_ordered else outcome.digits > 0
             broken = _broken(run, configuration)
             yield Change(name, configuration, before, after, is_restored, outcome, broken, buffers, kernels)
 
 
-def _place(value: Value) -> int:
+def _rank(value: Value) -> int:
     return _ORDER.get(str(value), len(_ORDER))
 
 
 def _broken(run: Run, configuration: Configuration) -> str:
-    """Return the text of a constraint of the run's space that a configuration breaks; empty if it breaks none."""
+    """Return the text of a constraint that a configuration breaks, empty if it breaks none."""
     for text in run.info.constraints:
-        with contextlib.suppress(MptuneError):  # the name of a function
+        with contextlib.suppress(MptuneError):  # the text of a callable names a function
             if not compile_constraint(text, run.parameter_names, run.info.constants).holds(configuration):
                 return text
     return ""
 
 
-def _beside(run: Run, winner: Trial, trial: Trial | None) -> Outcome:
+def _outcome(run: Run, winner: Trial, trial: Trial | None) -> Outcome:
     objective = run.info.objective
     if trial is None:
         return Outcome()
@@ -254,7 +246,7 @@ def _digits(run: Run, winner: Trial, trial: Trial) -> float:
     if isinstance(run.info.objective.threshold, Mapping):
         before, after = _excess(run, winner), _excess(run, trial)
     else:
-        # The winner was verified on more draws of the inputs. All trials ran on the first one.
+        # Every trial ran on the first draw of the inputs, the winner on more.
         name = "error" if draws_of(winner) == draws_of(trial) else "error_first_draw"
         errors = [each.measurement.metrics.get(name, each.error) for each in (winner, trial)]
         before, after = (math.log10(error) if error else -math.inf for error in errors)
@@ -262,7 +254,7 @@ def _digits(run: Run, winner: Trial, trial: Trial) -> float:
 
 
 def _excess(run: Run, trial: Trial) -> float:
-    """Return the decades by which an error exceeds its limit, NaN if that is not known."""
+    """Return the decades by which an error exceeds its limit, NaN without an error."""
     return math.nan if math.isnan(trial.error) else run.info.objective.error_excess(trial)
 
 
@@ -270,18 +262,15 @@ def _quotient(above: float, below: float) -> float:
     return above / below if below > 0 else math.nan
 
 
-# -- words -----------------------------------------------------------------------------------------
-
-
 def percent(ratio: float) -> str:
-    """Return a ratio as what it adds or takes: ``+12%``, ``-18%``; from three times on ``3.0x``."""
+    """Return the relative change of a ratio: ``+12%``, ``-18%``; from a factor of three on ``3.0x``."""
     if math.isnan(ratio):
         return "-"
     return f"{ratio:.1f}x" if ratio >= 3 else f"{ratio - 1:+.0%}"
 
 
 def digits_text(digits: float) -> str:
-    """Return digits gained with their sign; ``exact`` where no error is left, ``not exact`` if the winner has none."""
+    """Return signed digits; ``exact`` if no error is left, ``not exact`` if only the winner is exact."""
     if math.isinf(digits):
         return "exact" if digits > 0 else "not exact"
     return "-" if math.isnan(digits) else f"{digits:+.1f}".replace("-0.0", "+0.0")
@@ -293,20 +282,17 @@ def _sentences(e: Explanation) -> Iterator[str]:
         yield "No trial has numbers: there is nothing to explain."
         return
     if e.subject == "closest":
-        exceeds = f", which exceeds its limit by {-e.digits_spare:.1f} digits" if e.digits_spare < 0 else ""
-        yield f"No trial is feasible. The closest one is explained{exceeds}."
+        exceeds = f"; it exceeds its limit by {-e.digits_spare:.1f} digits" if e.digits_spare < 0 else ""
+        yield f"No trial is feasible. The closest trial is explained{exceeds}."
     if not e.changes:
-        yield "No parameter that can change the numbers has several values: no type can be changed."
+        yield "No type can be changed: every parameter that can change the numbers has one value."
         return
     yield _limit_sentence(e)
     for tradeoff in e.tradeoffs:
         yield _tradeoff_sentence(tradeoff, winner.configuration, e.run)
     if best is not None and best.configuration != winner.configuration:
-        now = _beside(e.run, winner, best)
-        yield (
-            f"The best is now {_differences(best, winner.configuration)}, which {_price(now, e.run)}: explain the run "
-            "again."
-        )
+        price = _price(_outcome(e.run, winner, best), e.run)
+        yield f"The new best, {_differences(best, winner.configuration)}, {price}: explain the run again."
     if e.missing:
         yield f"Not measured: {e.missing} of {len(e.changes)} changes{': ' if e.unmeasured else ''}{e.unmeasured}."
 
@@ -323,9 +309,9 @@ def _limit_sentence(e: Explanation) -> str:
             f"{gained} and {_price(limiting.outcome, e.run)}."
         )
     if not restored:
-        return "Every type is the widest there is: none limits the accuracy."
+        return "No type limits the accuracy: every type is the widest on offer."
     if all(math.isnan(c.outcome.digits) for c in restored):
-        return "Which type limits the accuracy is not known: no wider type was measured."
+        return "The type that limits the accuracy is unknown: no wider type was measured."
     return "No single type limits the accuracy."
 
 

@@ -1,4 +1,4 @@
-"""How much memory there is and how much is left, and sizes in words a person reads."""
+"""Total and available memory, and sizes as text."""
 
 from __future__ import annotations
 
@@ -9,22 +9,15 @@ from pathlib import Path
 def available_memory_bytes(root: Path = Path("/")) -> int:
     """Return the bytes this process can still allocate without swapping.
 
-    The least of what the machine has left and what the control groups (containers, batch systems) of this
-    process allow.
-
-    Args:
-        root: where ``proc`` and ``sys`` are.
+    The minimum over the machine and the control groups (containers, batch systems) of this process. ``root`` is the
+    folder of ``proc`` and ``sys``.
     """
     groups = (max(0, limit - used) for limit, used in _control_groups(root))
     return min((_machine(root, "MemAvailable", "SC_AVPHYS_PAGES"), *groups))
 
 
 def total_memory_bytes(root: Path = Path("/")) -> int:
-    """Return the memory of the machine, or of the tightest control group this process is in.
-
-    Args:
-        root: where ``proc`` and ``sys`` are.
-    """
+    """Return the bytes of the machine, or of the tightest control group of this process."""
     return min((_machine(root, "MemTotal", "SC_PHYS_PAGES"), *(limit for limit, _ in _control_groups(root))))
 
 
@@ -38,7 +31,7 @@ def _machine(root: Path, field: str, pages: str) -> int:
 
 
 def _control_groups(root: Path) -> list[tuple[int, int]]:
-    """Return limit and use in bytes of each enclosing group that limits memory, of version 2 or 1."""
+    """Return limit and usage in bytes of each enclosing control group (version 1 or 2) with a memory limit."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -52,7 +45,7 @@ def _control_groups(root: Path) -> list[tuple[int, int]]:
         names = ("memory.max", "memory.current", "inactive_file")
         if controllers:
             names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        # Inside a container the path may be the host's and not exist here: the mount itself then is the group.
+        # In a container the path may be the host's. Then it does not exist, and the mount itself is the group.
         inmost = mount / inside.strip("/")
         folders = [inmost, *inmost.parents]
         groups = (_group(folder, *names) for folder in folders[: folders.index(mount) + 1])
@@ -71,7 +64,7 @@ def _group(folder: Path, limit: str, usage: str, reclaimable: str) -> tuple[int,
 
 
 def in_words(size_bytes: float) -> str:
-    """Return a number of bytes in decimal units, "3.2 GB"."""
+    """Return a number of bytes in decimal units, such as "3.2 GB"."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if size_bytes < 1000:
             return f"{size_bytes:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""Members of an extension point by name: the project's own, one module each, and those of third parties."""
+"""Members of an extension point by name: the bundled members, one module each, and entry points of third parties."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from typing import Any, Final, TypeVar
 from mptune.errors import MptuneError, UnknownNameError, did_you_mean
 
 Member = TypeVar("Member")
-#: How a member declares its name, which is that of its file; an abstract base only annotates it.
+#: The declaration of a member's name, equal to the name of its file; an abstract base only annotates the name.
 _DECLARATION: Final = re.compile(r"""^[ \t]+name\b[^=\n]*=\s*["']([\w-]+)["']""", re.MULTILINE)
 
 
 class Registry(Mapping[str, type[Member]]):
-    """Concrete subclasses of one base class by name; a third party's is loaded when it is asked for.
+    """Concrete subclasses of one base class by name, each imported at first use.
 
-    A class of the project's own has the name of its module, underscores as hyphens; one of a third party's the name
-    of its entry point, in the group of the same name as the package. The project's own take precedence. Which modules
-    hold one is read from their text (``name = "..."`` in a class), so that listing the names imports none of them.
+    A bundled member has the name of its module, with hyphens for underscores. A member of a third party has the name
+    of its entry point, in the group named after the package. Bundled members take precedence. Names are found in the
+    text of the modules (``name = "..."`` in a class), so listing them imports no module.
 
     Args:
-        kind: what a member is ("strategy"), for messages.
-        package: the package whose modules, also those of its sub-packages, hold the project's own.
-        base: the class they derive from; each has its name in the class attribute ``name``.
-        hint: returns a sentence on a name that no member has and that is near to none, or "".
-        modules: the module of each of the project's own by name, where that is not the name of its file.
+        kind: the noun for a member in messages ("strategy").
+        package: the package whose modules and sub-packages hold the bundled members.
+        base: the base class of members; each has its name in the class attribute ``name``.
+        hint: returns a sentence on an unknown name that is similar to no member, or "".
+        modules: module of each bundled member by name, if modules are not named after their members.
     """
 
     def __init__(
@@ -49,13 +49,9 @@ class Registry(Mapping[str, type[Member]]):
         self._modules = modules
 
     def check(self, name: str) -> None:
-        """Check a name; loads no member.
-
-        Raises:
-            UnknownNameError: no member has it.
-        """
+        """Raise UnknownNameError if no member has the name; loads no member."""
         if name not in self:
-            # A hint may have to load members, which a slip of the pen need not wait for.
+            # A hint may load members, which takes long. A typo needs none.
             raise UnknownNameError(self._kind, name, self, "" if did_you_mean(name, self) else self._hint(name))
 
     def __getitem__(self, name: str) -> type[Member]:
@@ -81,12 +77,12 @@ class Registry(Mapping[str, type[Member]]):
         return sum(1 for _ in self)
 
     def _third_party(self) -> EntryPoints:
-        """Find the entry points: slow, since it reads a file of every installed package."""
+        """Return the entry points; slow, since a file of every installed package is read."""
         return importlib.metadata.entry_points(group=self._package)
 
     @cached_property
     def _own(self) -> Mapping[str, str]:
-        """The modules of the project's own members by name."""
+        """Modules of the bundled members by name."""
         if self._modules is not None:
             return {name: f"{self._package}.{module}" for name, module in self._modules.items()}
         (folder,) = map(Path, importlib.import_module(self._package).__path__)
@@ -104,10 +100,10 @@ class Registry(Mapping[str, type[Member]]):
 
 
 def load_point(point: EntryPoint, kind: str) -> object:
-    """Return what an entry point gives: a ``kind`` of thing ("kernel", "backend", ...), in the message.
+    """Return the object of an entry point; ``kind`` ("kernel", "backend") is the noun in the message.
 
     Raises:
-        MptuneError: it cannot be imported; names it, so that a user knows what to uninstall.
+        MptuneError: the import fails; the message names the entry point to uninstall.
     """
     try:
         return point.load()

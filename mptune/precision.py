@@ -1,14 +1,11 @@
-"""The one table of floating-point types.
+"""The table of floating-point types.
 
-A precision is a storage or arithmetic type; speed models see its bytes, error models the base-2
-logarithm of its unit roundoff. fp8 types are storage types only: they are converted on load and store
-and no arithmetic happens in them.
+fp8 types are storage types: values are converted on load and store. Figures follow IEEE 754-2019 for fp64, fp32 and
+fp16, the bfloat16 definition (8 exponent and 7 stored significand bits), and the OCP 8-bit floating-point specification
+(E4M3 without infinities, E5M2 with).
 
-Figures follow IEEE 754-2019 for fp64, fp32 and fp16, the bfloat16 definition (8 exponent and 7 stored
-significand bits), and the OCP 8-bit floating-point specification (E4M3 without infinities, E5M2 with).
-
-A compound precision is made of several numbers of a narrower type (``templates/prelude/compound.hpp``). Variables have
-it, memory does not: there it is the fp64 or fp32 nearest to it.
+A compound precision consists of several numbers of a narrower type (``templates/prelude/compound.hpp``). Variables can
+have a compound precision; buffers hold the nearest fp64 or fp32.
 """
 
 from __future__ import annotations
@@ -33,43 +30,37 @@ class Precision:
 
     name: str  #: canonical name ("fp32")
     dtype: np.dtype[Any]  #: NumPy scalar type of a buffer in this precision
-    cpp: str  #: name of the type in a rendered template; the prelude defines it on every backend
+    cpp: str  #: name of the type in a rendered template, defined by the prelude on every backend
     size_bytes: int  #: bytes of one element
-    significand_bits: int  #: bits of the significand, the implicit one included
+    significand_bits: int  #: bits of the significand, including the implicit bit
     largest: float  #: largest finite value
     smallest_normal: float  #: smallest positive normal value
     storage_only: bool = False  #: whether arithmetic in this type is excluded
-    #: whether its values are held in fp64, whatever their digits: what :data:`TRACED` has
-    is_traced: bool = False
-    #: what lies in memory where that is another type
-    stored: Precision | None = None
-    #: the type of its operations where that is another one
-    computed_in: Precision | None = None
-    #: additions and multiplications in a multiplication and addition, which in most types are these two
-    flops_of_fma: int = 2
-    #: by how many bits results are better, or worse, than those of the plain type of as many digits
-    further_bits: float = 0.0
-    #: other accepted spellings, compared without regard to case
-    aliases: tuple[str, ...] = field(default=(), repr=False)
+    is_traced: bool = False  #: whether values are held in fp64, as in :data:`TRACED`
+    stored: Precision | None = None  #: the type in memory, if different
+    computed_in: Precision | None = None  #: the type of its operations, if different
+    flops_of_fma: int = 2  #: additions and multiplications in one multiply-add
+    further_bits: float = 0.0  #: bits gained (or lost) relative to the plain type with the same significand
+    aliases: tuple[str, ...] = field(default=(), repr=False)  #: other accepted spellings, in any case
 
     @property
     def unit_roundoff(self) -> float:
-        """Half the distance from 1 to the next larger value: the bound of one rounding's relative error."""
+        """The bound on the relative error of one rounding: half the distance from 1 to the next larger value."""
         return 2.0**-self.significand_bits
 
     @property
     def rank(self) -> float:
-        """What types are ordered by: the more accurate has the higher one, also of two of the same unit roundoff."""
+        """The accuracy in bits, by which types are ordered."""
         return self.significand_bits + self.further_bits
 
     @property
     def in_memory(self) -> Precision:
-        """The precision of a buffer that is declared in this one."""
+        """The precision of a buffer declared in this precision."""
         return self.stored or self
 
     @property
     def has_infinity(self) -> bool:
-        """Whether overflow gives an infinity (E4M3 has none: it gives NaN)."""
+        """Whether overflow gives an infinity; E4M3 gives NaN."""
         return self.name != "fp8_e4m3"
 
     def __str__(self) -> str:
@@ -118,12 +109,12 @@ def _compound(name: str, stored: Precision, computed_in: Precision, **differs: A
 
 
 _COMPOUND_TABLE = (
-    # A sum of n numbers errs by u + n^2 u^2, which is one rounding up to n = 1 / sqrt(u) (Ogita, Rump & Oishi 2005): a
-    # product, a two-sum (6), and an addition.
+    # A sum of n numbers has an error of u + n^2 u^2: one rounding up to n = 1 / sqrt(u) (Ogita, Rump & Oishi 2005).
+    # A multiply-add is a product, a two-sum (6), and an addition.
     _compound("fp64_neumaier", _FP64, _FP64, flops_of_fma=8, aliases=("fp64_compensated",), further_bits=0.5),
-    # Two floats, of 48 digits; sums and products err by 4 * 2^-48 at most, quotients by 15 * 2^-48 (Joldes, Muller &
-    # Popescu 2017). An exact product (3), a two-sum (6), two additions, and a quick two-sum (3). Below 2^-102 the
-    # second float loses digits.
+    # Two floats, 48 bits. The error is at most 4 * 2^-48 for sums and products, 15 * 2^-48 for quotients (Joldes,
+    # Muller & Popescu 2017). A multiply-add is an exact product (3), a two-sum (6), two additions, and a quick two-sum
+    # (3). Below 2^-102 the second float loses digits.
     _compound(
         "fp32x2",
         _FP64,
@@ -135,8 +126,8 @@ _COMPOUND_TABLE = (
         smallest_normal=_FP32.smallest_normal * 2.0**24,
     ),
     _compound("fp32_neumaier", _FP32, _FP32, flops_of_fma=8, aliases=("fp32_compensated",), further_bits=0.5),
-    # Six products of bfloat16, summed in fp32: a multiplication, five fused, and an addition. A product errs by twice
-    # what one of fp32 does.
+    # Six products of bfloat16, summed in fp32. A multiply-add is a multiplication, five fused multiply-adds, and an
+    # addition. The error of a product is twice that of fp32.
     _compound(
         "bf16x3",
         _FP32,
@@ -149,15 +140,15 @@ _COMPOUND_TABLE = (
     ),
 )
 
-#: By name, what variables and sums can have and memory cannot, most accurate first.
+#: Compound precisions by name, for variables and sums, most accurate first.
 COMPOUND: Final[MappingProxyType[str, Precision]] = MappingProxyType({entry.name: entry for entry in _COMPOUND_TABLE})
 
-#: Both, most accurate first.
+#: Plain and compound precisions by name, most accurate first.
 EVERY_PRECISION: Final[MappingProxyType[str, Precision]] = MappingProxyType(
     {e.name: e for e in sorted((*_COMPOUND_TABLE, *_TABLE), key=lambda e: -e.rank)}
 )
 
-#: By name, precisions whose values are held in fp64, as in a source whose types are chosen when it runs.
+#: Precisions by name with values held in fp64, for a source whose types are chosen at run time.
 TRACED: Final[MappingProxyType[str, Precision]] = MappingProxyType(
     {e.name: dataclasses.replace(e, dtype=np.dtype(np.float64), size_bytes=8, is_traced=True) for e in _TABLE}
 )
@@ -171,11 +162,7 @@ _BY_SPELLING: Final[dict[str, Precision]] = {
 
 
 def precision(name: str | Precision) -> Precision:
-    """Return the precision of that name or alias.
-
-    Raises:
-        UnknownNameError: no precision has that name; the nearest is suggested.
-    """
+    """Return the precision of a name or alias; raise UnknownNameError, with the nearest name, if there is none."""
     if isinstance(name, Precision):
         return name
     found = _BY_SPELLING.get(str(name).strip().lower())
@@ -191,15 +178,15 @@ def is_precision(text: str) -> bool:
 
 
 def holds_real_numbers(dtype: np.dtype[Any]) -> bool:
-    """Whether values of a NumPy type, also of one of ml_dtypes', are real numbers."""
+    """Whether values of a NumPy or ml_dtypes type are real numbers."""
     return dtype.kind in "fiub" or any(dtype == entry.dtype for entry in _TABLE)
 
 
 def promoted(*operands: Precision) -> Precision:
     """Return the precision an operation on these types is computed in, by the rules of the prelude.
 
-    That is the widest of them, or fp32 if the widest cannot hold the values of all others: fp16 and bf16 do not hold
-    each other's, and there is no arithmetic in fp8. A compound one goes before a plain one of as many digits.
+    The result is the widest operand. It is fp32 if the widest operand cannot hold the values of all others (fp16 and
+    bf16) or has no arithmetic (fp8). A compound precision is wider than a plain one with the same significand.
     """
     widest = max(operands, key=lambda each: (each.significand_bits, each.stored is not None, each.rank))
     own = len(set(operands)) == 1 and not widest.storage_only

@@ -1,4 +1,4 @@
-"""How far a tuning run has come: below a notebook's cell, on a terminal, or as lines on standard error."""
+"""Progress of tuning: below a notebook's cell, in a terminal, or as lines on standard error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from mptune import tuning as tuner
 from mptune.markup import Table, as_html, pairs, plain
@@ -17,30 +17,29 @@ from mptune.tuning import Progress
 if TYPE_CHECKING:
     from rich.live import Live
 
-_REFRESH_S: Final = 0.5
-#: Seconds between lines.
-_LINE_EVERY_S: Final = 60.0
+#: Seconds between updates in a notebook, and between lines.
+_REFRESH_S, _LINE_EVERY_S = 0.5, 60.0
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def in_notebook() -> bool:
-    """Whether this is a notebook's kernel, which shows HTML, and not a terminal's shell or a script."""
+    """Whether the interpreter is a notebook's kernel, which displays HTML."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
 
 
 class ProgressView:
-    """Shows where tuning stands; give it to ``tune`` as ``on_progress``.
+    """Shows the progress of tuning; pass it to ``tune`` as ``on_progress``.
 
-    In a notebook it is shown in one place below the cell; elsewhere there is a line a minute on standard error.
+    In a notebook one view below the cell is updated; elsewhere one line a minute goes to standard error.
 
     Args:
-        time_limit_s: no evaluation starts after that.
-        is_live: whether standard error is a terminal on which the view is updated in place.
-        is_quiet: whether only to count.
-        clock: time in seconds.
+        time_limit_s: seconds after which no evaluation starts.
+        is_live: whether standard error is a terminal, in which the view is updated in place.
+        is_quiet: whether trials are only counted.
+        clock: returns the time in seconds.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class ProgressView:
         if is_quiet:
             self._next_s = math.inf
         elif in_notebook():
-            from IPython.display import HTML, display  # only a notebook has it
+            from IPython.display import HTML, display  # available in a notebook only
 
             self._every_s, self._next_s = _REFRESH_S, -math.inf
             handle: Any = display(HTML(as_html("preparing")), display_id=True)
@@ -86,22 +85,22 @@ class ProgressView:
             self._show(self._latest)
 
     def begin(self, sizes: Mapping[str, int]) -> None:
-        """Note which of several sizes is tuned next."""
+        """Start with the next of several sizes."""
         self.trials, self._replayed, self._sizes = 0, 0, f"{pairs(sizes)}, "
 
     def __call__(self, progress: Progress) -> None:
-        """Count a trial, and show it unless something was shown just now."""
+        """Count a trial; update the view if the last update is old enough."""
         self.trials += 1
         self._replayed, self._latest = self._replayed + progress.replayed, progress
         if (start_s := self._clock()) < self._next_s:
             return
         self._show(progress)
-        # The view looks at all trials: with many of them, it must not take more than one twentieth of the time.
+        # An update visits all trials. It may take one twentieth of the time.
         took_s = self._clock() - start_s
         self._next_s = start_s + took_s + max(self._every_s, 20 * took_s)
 
     def verify(self, progress: Progress) -> None:
-        """Show on how many unseen inputs a trial has been verified."""
+        """Show the number of unseen inputs a trial has been verified on."""
         if self._live is not None:
             unseen = progress.trial.measurement.metrics.get("unseen_inputs", 0)
             self._live.update(f"verification: {unseen:.0f} unseen inputs, {progress.trial.configuration}")

@@ -1,7 +1,4 @@
-"""The command line, thin over the public functions.
-
-Each command imports what it needs when it runs, so that help, listings and usage errors answer at once.
-"""
+"""The command line, thin over the public functions; commands import at run time, so help and usage errors are fast."""
 
 from __future__ import annotations
 
@@ -22,23 +19,19 @@ from mptune.errors import MptuneError
 
 __all__ = ["app", "main"]
 
-#: In the order they are used in.
+#: All commands in order of use.
 _COMMANDS = (
     *(kernels.list_kernels, kernels.backends, kernels.render, kernels.check, tuning.tune, adopting.adopt),
     *(runs.show, runs.pareto, runs.verify, runs.explain, runs.plot, runs.report, runs.emit, runs.export),
-    runs.wisdom,
-    *(spaces.simulate, spaces.compare),
+    *(runs.wisdom, spaces.simulate, spaces.compare),
 )
-
-
-#: Why a stream cannot be written to: its reader has gone, or there is no room.
+#: Errors of a stream that cannot be written to: no reader, or no space.
 _UNWRITABLE: Final = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class _InOrder(click.Group):
-    """Lists the commands as they were added, not by the alphabet."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click wants it
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the commands in the order of their declaration."""
         return list(self.commands)
 
 
@@ -54,7 +47,7 @@ def app() -> None:
 def main() -> None:
     """Run the command line; exit codes: 0 done, 1 nothing satisfies the threshold, 2 wrong input, 130 interrupted.
 
-    Output that cannot be written ends it with 2, unless its reader has seen enough.
+    If output cannot be written, the exit code is 2; it is 0 if the reader has closed the pipe.
     """
     _open_closed_streams()
     try:
@@ -69,7 +62,7 @@ def main() -> None:
         error.show()
         code = 2
     except (KeyboardInterrupt, click.Abort):
-        # One more Ctrl-C while Python ends would end it by that signal.
+        # A second Ctrl-C during Python's exit would kill the process.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         print_error("interrupted")
         code = 130
@@ -80,7 +73,7 @@ def main() -> None:
         if code:
             with suppress(OSError):
                 print_error(f"output cannot be written: {error}")
-        # What the streams still hold would fail once more when Python ends.
+        # Buffered output would fail again at Python's exit.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
@@ -88,7 +81,7 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Let standard streams that are closed lead nowhere; otherwise the next file opened would take their place."""
+    """Replace closed standard streams by the null device; otherwise the next open file would get their descriptors."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             stream = Path(os.devnull).open(mode)  # noqa: SIM115 - open until the process ends

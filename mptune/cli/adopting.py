@@ -1,4 +1,4 @@
-"""``mptune adopt``: from a program as it stands to something that can be tuned."""
+"""``mptune adopt``: from a program to a tunable application."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 @click.command(cls=options.WithArguments)
 @options.file_argument("files", "FILE|DIR...")
-@option("--metric", "NAME", "Error metric of the outputs.", show_default="NRMSE, or NMAE of values of either sign")
-@options.of_programs
-@option("--time-limit time_limit_s", "SECONDS", "How long a run of the program may take.", default=60.0)
-@option("--backend", "NAME", "Run it on the host or by cuda; auto: on an NVIDIA GPU if one is here.", default="auto")
+@option("--metric", "NAME", "Error metric of the outputs.", show_default="NRMSE, or NMAE for values of both signs")
+@options.adoption
+@option("--time-limit time_limit_s", "SECONDS", "Timeout of a run of the program.", default=60.0)
+@option("--backend", "NAME", "host, cuda, or auto: an NVIDIA GPU if available, else the host.", default="auto")
 @option("--output -o", "DIR", "Folder to write.", show_default="adopted/PROGRAM")
 @options.as_json
 def adopt(output: Path | None, json: bool, **given: Any) -> None:
-    """Make a program an application that can be tuned: of CUDA or HIP, or of C++ with loops of OpenMP.
+    """Make a program in CUDA, HIP, or C++ with OpenMP loops a tunable application.
 
-    The program runs with the ARGUMENTS behind --, on an NVIDIA GPU if one is here with nvcc, or else on this machine's
-    processor; all of its files are given, or their folder. Its kernels are tuned, or else the loops that OpenMP has in
-    parallel (see also --loop).
+    The program is given by all of its files or their folder. It runs with the ARGUMENTS after -- on an NVIDIA GPU if a
+    GPU and nvcc are available, else on the processor. Kernels are tuned; without kernels, parallel loops of OpenMP and
+    the loops given by --loop.
     """
-    of_program = options.taken_of_programs(given)
+    of_program = options.pop_adoption(given)
     document = _adopted({**given, **of_program}, output)
     print_json(document) if json else print_adopted(document)
 
@@ -48,14 +48,14 @@ def _adopted(given: Mapping[str, Any], output: Path | None) -> dict[str, Any]:
     from mptune.adopt.adopting import AdoptSettings
     from mptune.adopt.adopting import adopt as adopt_program
 
-    with _removing_what_is_temporary(), counter("adopting the program") as count:
+    with _cleaned_up(), counter("adopting the program") as count:
         _, document = adopt_program(AdoptSettings(**given), output, on_progress=lambda _: count())
     return document
 
 
 @contextlib.contextmanager
-def _removing_what_is_temporary() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end this process as Ctrl-C does for the length of a block, with its cleaning up."""
+def _cleaned_up() -> Iterator[None]:
+    """Convert SIGTERM and SIGHUP to SystemExit within a block, so temporary files are removed."""
 
     def leave(number: int, _: object) -> None:
         signal.signal(number, signal.SIG_IGN)
@@ -71,22 +71,25 @@ def _removing_what_is_temporary() -> Iterator[None]:
 
 
 def definition_of(given: Sequence[str], settings: Mapping[str, Any], backend: str = "auto") -> str:
-    """Return the kernel that a command was given; of a program, the folder into which it is adopted as settings say.
-
-    A program that is tuned for the processor, as ``backend`` says, runs there to be recorded.
-    """
+    """Return the given kernel; a program is adopted, recorded on the host for that backend, and its folder returned."""
     files = [Path(text) for text in given]
     sources = (".cu", ".hip", ".cpp", ".cc", ".cxx")
-    if all(f.suffix in sources or (f.is_dir() and _is_program(f, sources)) for f in files):
+
+    def is_program(path: Path) -> bool:
+        return path.suffix in sources or (
+            path.is_dir() and not any(path.glob("*.py")) and any(f.suffix in sources for f in path.iterdir())
+        )
+
+    if all(map(is_program, files)):
         recorded_on = "host" if backend == "host" else "auto"
         document = _adopted({"files": tuple(files), **settings, "backend": recorded_on}, None)
         kernels = len(document["kernels"])
         print_note(f"adopted {', '.join(given)} into {document['folder']}: {kernels} kernel{'s' * (kernels != 1)}")
-        _print_notes({**document, "caveats": ()})  # of which the run itself warns
+        _print_notes({**document, "caveats": ()})  # the run prints the caveats as warnings
         return _path(document["folder"])
     if len(given) > 1:
         raise MptuneError(f"expected one kernel, not {', '.join(given)}")
-    named = {"arguments": "arguments behind --", "defines": "-D", "includes": "-I"}
+    named = {"arguments": "arguments after --", "defines": "-D", "includes": "-I"}
     named |= {"kernels": "--kernel", "loops": "--loop"}
     if settings:
         name = next(iter(settings))
@@ -94,30 +97,26 @@ def definition_of(given: Sequence[str], settings: Mapping[str, Any], backend: st
     return given[0]
 
 
-def _is_program(folder: Path, sources: Sequence[str]) -> bool:
-    return not any(folder.glob("*.py")) and any(file.suffix in sources for file in folder.iterdir())
-
-
 def _path(folder: str) -> str:
-    """Return a folder as commands take it: a bare name is that of a bundled kernel."""
+    """Return a folder as an argument of commands: a bare name would be a bundled kernel."""
     return folder if "/" in folder else f"./{folder}"
 
 
-# -- what became of a program --------------------------------------------------------------------
+# -- adopted programs ----------------------------------------------------------------------------
 
 
 def print_adopted(document: Mapping[str, Any]) -> None:
-    """Print what became of a program."""
+    """Print the kernels, buffers and parameters of an adopted program."""
     program, folder = document["program"], document["folder"]
     sources = ", ".join(Path(path).name for path in program["sources"])
     check = {"passed": "; its own check passed", "failed": "; its own check FAILED"}.get(program["check"], "")
-    echo(f"{document['name']}, adopted from {sources}, run{_behind(program)} on {program['device']}{check}\n")
+    echo(f"{document['name']}, adopted from {sources}, run{_arguments_text(program)} on {program['device']}{check}\n")
     tables = (
         _table(document["kernels"], {"kernel": "name", "launches": "launches", "place": "place"}),
         _table(document["buffers"], {"buffer": "name", "elements": "elements", "type": "type", "role": "role"}),
         _table(
             document["parameters"],
-            {"parameter": "name", "role": "roles", "types": "types", "what has it in the program": "members"},
+            {"parameter": "name", "role": "roles", "types": "types", "names in the program": "members"},
         ),
     )
     _print_notes(document)
@@ -127,10 +126,10 @@ def print_adopted(document: Mapping[str, Any]) -> None:
 
 _CHANGED = {
     "data": "each floating-point number that the program copies to the device",
-    "constants": "each floating-point number that the program copies to variables of the device, and to no buffer",
-    "computed": "what its first launches compute: it copies no floating-point numbers to the device that may change",
-    "numbers": "each floating-point number that kernels are passed: it copies none to the device that may change",
-    "nothing": "nothing, so that no winner is verified on inputs that the search has not seen",
+    "constants": "each floating-point number that the program copies to variables, not buffers, of the device",
+    "computed": "the results of its first launches: it copies no variable floating-point numbers to the device",
+    "numbers": "each floating-point argument of kernels: it copies no variable floating-point numbers to the device",
+    "nothing": "nothing: no winner is verified on unseen inputs",
 }
 
 
@@ -141,23 +140,23 @@ def _remarks(document: Mapping[str, Any]) -> Iterator[str]:
         of |= dict.fromkeys(document["computed_sizes"], "computed from arguments")
         none = "no argument of the program"
         sizes = ", ".join(f"{name} {value} ({of.get(name, none)})" for name, value in document["sizes"].items())
-        more = "; the program is run again for others (--size NAME=VALUE)" if document["size_arguments"] else ""
+        more = "; for other sizes (--size NAME=VALUE) the program runs again" if document["size_arguments"] else ""
         yield f"sizes: {sizes}{more}"
     changed = f"by up to {100 * draws['by']:g}% " * bool(draws["by"]) + _CHANGED[draws["of"]]
     if unvaried:
-        changed += f", but not what it copies to variables of the device ({', '.join(unvaried)})"
+        changed += f", except copies to variables of the device ({', '.join(unvaried)})"
     elif draws["of"] == "nothing" and zeros:
         changed += f"; {', '.join(zeros)} {'is' if len(zeros) == 1 else 'are'} all zero"
     yield f"fresh inputs change {changed}"
     yield from document["no_sizes"]
-    yield from (f"kept as it is: {name}, {why}" for name, why in document["kept"].items())
+    yield from (f"unchanged: {name}, {why}" for name, why in document["kept"].items())
     worst = max(document["errors"].values(), default=0)
-    shown = f"within {number(worst, 2)} of the program's" if worst else "the program's, to the last bit"
+    shown = f"within {number(worst, 2)} of the program's" if worst else "the program's, bit for bit"
     yield f"answer in the program's own types: {shown}"
     yield f"written to {document['folder']} in {document['seconds']:.1f} s"
 
 
-def _behind(document: Mapping[str, Any]) -> str:
+def _arguments_text(document: Mapping[str, Any]) -> str:
     return f" with {shlex.join(document['arguments'])}" if document["arguments"] else ""
 
 
@@ -177,25 +176,25 @@ def _print_notes(document: Mapping[str, Any]) -> None:
         print_note(f"note: {note}")
 
 
-# -- a program with other types ------------------------------------------------------------------
+# -- patched programs ----------------------------------------------------------------------------
 
 
 def write_into(run: Run, trial: Trial, objective: Objective, given: Mapping[str, Any], json: bool) -> int:
-    """Write a program with the types of a trial as ``IntoSettings`` say, and print the result; return the exit code."""
+    """Write a program with the types of a trial, print the result and return the exit code; ``given``: IntoSettings."""
     from mptune.adopt.into import IntoSettings, into
 
     record, arguments = given["record"] and Path(given["record"]), given["arguments"] or None
     settings = IntoSettings(**{**given, "record": record, "arguments": arguments})
-    with _removing_what_is_temporary(), counter("patching the program") as count:
+    with _cleaned_up(), counter("patching the program") as count:
         document = into(run, trial, objective, settings, on_progress=lambda _: count())
     print_json(document) if json else print_patched(document)
     if document["within"] is not True:
-        print_error(why_not_within(document))
+        print_error(excess_text(document))
     return 0 if document["within"] is True else 1
 
 
 def print_patched(document: Mapping[str, Any]) -> None:
-    """Print what came of a program that was given other types."""
+    """Print the changes to a patched program and the comparison with the original."""
     import numpy as np
 
     changed = [types for types in document["types"] if types["to"] != types["from"]]
@@ -203,30 +202,30 @@ def print_patched(document: Mapping[str, Any]) -> None:
     sides = {"time (s)": document["time_s"], "its own check": document["check"], "exit code": document["exit_codes"]}
     sides |= {"prints": document["wrong"] or document["printed"], "on standard error": document["complaints"]}
     tables = (
-        _table(changed, {"was": "from", "is": "to", "what has the type": "members"}),
+        _table(changed, {"was": "from", "is": "to", "names in the program": "members"}),
         Table.of(
             [{"blocks of": n, "threads": " x ".join(str(t or "as it was") for t in b)} for n, b in blocks.items()]
         ),
         Table.of([{"compiled with": name, "result": state} for name, state in document["compiled"].items()]),
         _table(
             [{"": what, **both} for what, both in sides.items() if both],
-            {f"run{_behind(document)}": "", "as it was": "original", "now": "patched"},
+            {f"run{_arguments_text(document)}": "", "as it was": "original", "now": "patched"},
         ),
         _table(document["written"], {"file it writes": "name", "compared": "how", "error": "error"}),
     )
     limits = "".join(f"; {name} <= {limit:g}" for name, limit in document["threshold"].items())
-    remarks = [] if changed else ["no type is another"]
+    remarks = [] if changed else ["no type has changed"]
     if document["error"] is not None:
         remarks.append(f"error of its answer ({document['metric']}): {number(document['error'], 3)}{limits}")
     print_described(Description(tables=tables, remarks=tuple(remarks)))
     unknown = [file for file in document["written"] if file["within"] is None]
     named = ", ".join(f"{file['name']} ({file['how'].removeprefix('not compared: ')})" for file in unknown)
     warnings = {
-        "the program's own check no longer passes: it may ask for more digits than the threshold": (
+        "the program's own check no longer passes: it may require more digits than the threshold": (
             document["check"] == {"original": "passed", "patched": "failed"}
         ),
-        "what it prints differs by more than the threshold": document["printed"] and not document["wrong"],
-        "it writes something else on standard error": document["complaints"],
+        "its printed numbers differ by more than the threshold": document["printed"] and not document["wrong"],
+        "its output on standard error differs": document["complaints"],
         f"NOT compared with the original's: {named}": unknown,
     }
     for note in document["notes"]:
@@ -236,12 +235,10 @@ def print_patched(document: Mapping[str, Any]) -> None:
     echo("\n".join(document["files"]))
 
 
-def why_not_within(document: Mapping[str, Any]) -> str:
-    """Say why a patched program cannot be claimed to be right."""
-    name, different = (
-        document["output"],
-        {"wrong": "prints something else", "exit_codes": "ends with another exit code"},
-    )
+def excess_text(document: Mapping[str, Any]) -> str:
+    """Return the reason why a patched program is not within the threshold."""
+    name = document["output"]
+    different = {"wrong": "prints something else", "exit_codes": "ends with another exit code"}
     if ways := [text for key, text in different.items() if document[key]]:
         return f"{name} is written, but NOT right: it {' and '.join(ways)}"
     if document["not_judged"]:
@@ -249,5 +246,5 @@ def why_not_within(document: Mapping[str, Any]) -> str:
     limits = ", ".join(f"{name} <= {limit:g}" for name, limit in document["threshold"].items()) or "a finite error"
     error = "not finite" if document["error"] is None else number(document["error"], 3)
     files = ", ".join(f"{file['name']} ({file['how']})" for file in document["written"] if file["within"] is False)
-    where = f"in what it writes: {files}" if files else f"the error of its answer is {error}"
+    where = f"files it writes: {files}" if files else f"the error of its answer is {error}"
     return f"{name} is NOT within the threshold: {where}, expected {limits}"

@@ -1,4 +1,4 @@
-"""What a person sees in a terminal: messages, tables, and what a run found."""
+"""Terminal output: messages, tables and descriptions of runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -21,21 +22,21 @@ if TYPE_CHECKING:
 
 #: A cell that begins with a number.
 _NUMBER: Final = re.compile(r"[-<>]?\s?\d[\d,.]*(e[+-]?\d+)?x?(?![\w/])")
-#: The styles this package uses; no other sequence is passed on.
+#: The escape sequences that are not replaced.
 _STYLE: Final = re.compile(r"(\x1b\[(?:0|1|2|31|32|33|36)m)")
 
 
 def echo(text: str = "", *, err: bool = False) -> None:
-    """Print on standard output or standard error; colours are left out where they are not wanted or not understood.
+    """Print on standard output or standard error, without colours if unsupported or NO_COLOR is set.
 
-    Characters that steer a terminal are shown by their number: they may be from a file.
+    Other control characters, possibly from a file, are replaced by their code points.
     """
     shown = "".join(part if i % 2 else plain(part) for i, part in enumerate(_STYLE.split(text)))
     click.echo(shown, err=err, color=False if "NO_COLOR" in os.environ else None)
 
 
 def print_error(message: str) -> None:
-    """Print on standard error what went wrong."""
+    """Print an error on standard error."""
     echo(click.style("error: ", fg="red", bold=True) + plain(message), err=True)
 
 
@@ -45,7 +46,7 @@ def print_note(message: str) -> None:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Print one JSON document on standard output; numbers that are not finite are refused."""
+    """Print a JSON document on standard output; raise ValueError for numbers that are not finite."""
     echo(json.dumps(document, indent=2, allow_nan=False))
 
 
@@ -59,22 +60,19 @@ def print_table(found: Table | Sequence[Mapping[str, object]]) -> None:
     if not shown.rows:
         return
     cells = [[plain(str(cell)) for cell in row] for row in shown.rows]
-    columns = [(name, *texts) for name, *texts in zip(map(plain, shown.columns), *cells, strict=True)]
-    longest = [max(map(len, column)) for column in columns]
-    if shown.parameters and sum(longest) + 2 * len(longest) - 2 > width():
-        print_table(shown.joined())
-        return
-    grid, room = Grid(box=None, pad_edge=False), -2
-    for (name, *texts), whole in zip(columns, longest, strict=True):
+    grid = Grid(box=None, pad_edge=False)
+    for name, *texts in zip(map(plain, shown.columns), *cells, strict=True):
         is_number = any(map(_NUMBER.match, texts)) and all(_NUMBER.match(text) or text in ("", "-") for text in texts)
-        side: Literal["left", "right"] = "right" if is_number else "left"
-        # Texts are broken, the longest first; a table that is still too wide is longer than the line.
+        whole = max(map(len, (name, *texts)))
         least = whole if is_number else min(whole, max(len(name), 8))
-        grid.add_column(name, justify=side, min_width=least, overflow="fold")
-        room += least + 2
+        grid.add_column(name, justify="right" if is_number else "left", min_width=least, overflow="fold")
     for row in cells:
         grid.add_row(*map(Text, row))
-    console = Console(width=max(width(), room), color_system=None, markup=False, emoji=False, highlight=False)
+    console = Console(width=10_000, color_system=None, markup=False, emoji=False, highlight=False)
+    if shown.parameters and console.measure(grid).maximum > width():
+        print_table(shown.joined())
+        return
+    console.width = max(width(), sum((column.min_width or 0) + 2 for column in grid.columns) - 2)
     with console.capture() as captured:
         console.print(grid)
     first, *others = (line.rstrip() for line in captured.get().splitlines())
@@ -82,20 +80,18 @@ def print_table(found: Table | Sequence[Mapping[str, object]]) -> None:
 
 
 def wrapped(text: str, indent: str = "") -> str:
-    """Return a paragraph, wrapped at the width of the terminal; lines after the first are indented."""
-    import textwrap
-
+    """Return a paragraph wrapped at the width of the terminal, with an indent after the first line."""
     return textwrap.fill(text, width(), subsequent_indent=indent)
 
 
 def width() -> int:
-    """Return how many characters a line of standard output may have; without COLUMNS, a pipe or a file has room."""
+    """Return the width of the terminal or COLUMNS; for a pipe or a file 240."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else 240
 
 
 @contextlib.contextmanager
 def counter(what: str) -> Iterator[Callable[[], None]]:
-    """Show on a terminal what is going on; what is yielded counts one more thing done."""
+    """Show a counter on the terminal, and yield the function that increments it."""
     from rich.console import Console
 
     done = itertools.count(1)
@@ -112,9 +108,9 @@ def print_described(found: Description) -> None:
 
 
 def print_run(run: Run, *, is_live: bool = False) -> None:
-    """Print what a run found: the verdict, the winner beside the baseline, how every trial ended, and its warnings.
+    """Print verdict, winner, baseline, statuses and warnings of a run.
 
-    A command that ran it just now has shown the warnings, and says as an error that there is no winner.
+    A command that tuned the run (``is_live``) has printed the warnings before, and prints a missing winner as an error.
     """
     found = run.describe()
     title, on, rest = wrapped(plain(found.title)).partition(" on ")

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @click.command("list")
 @option("--strategies", "", "List the search strategies and their options instead.")
-@option("--observers", "", "List what can be measured, and the metrics' names, instead.")
+@option("--observers", "", "List the observers and their metrics instead.")
 @options.as_json
 def list_kernels(strategies: bool, observers: bool, json: bool) -> None:
-    """List kernels and applications, search strategies, or what can be measured."""
+    """List kernels and applications, search strategies, or observers."""
     if strategies and observers:
         raise MptuneError("--strategies and --observers exclude each other")
     document, found = _strategies() if strategies else _observers() if observers else _kernels()
@@ -52,8 +52,8 @@ def _kernels() -> tuple[dict[str, Any], Description]:
                 asked.setdefault(", ".join(values), []).append(f"{row[what]} {name}")
         tables.append(Table.of(cells))
     remarks = (
-        "parameters: those that change only speed + those that can change the numbers",
-        f"configurations: valid ones at the default size; sizes: {', '.join(presets)}",
+        "parameters: number of parameters that change speed only + number that can change the results",
+        f"configurations: number of valid configurations at the default size; sizes: {', '.join(presets)}",
         *(f"on request (tune -p NAME=VALUE,...): {values} for {', '.join(where)}" for values, where in asked.items()),
     )
     return document, Description(tables=tuple(tables), remarks=remarks)
@@ -105,7 +105,7 @@ def _observers() -> tuple[dict[str, Any], Description]:
         rows.append({"observer": name, "metrics": list(metrics), "always_on": is_always_on, "description": text})
         cells.append((name, "always" * is_always_on, ", ".join(metrics), text))
     table = Table(("observer", "on", "metrics", "what it does"), tuple(cells))
-    remark = "switch one on with --observe NAME; --objective and --constraint switch on those they need"
+    remark = "--observe NAME activates an observer; --objective and --constraint activate the observers they need"
     return {"observers": rows}, Description(tables=(table,), remarks=(remark,))
 
 
@@ -115,7 +115,7 @@ def _first_line(described: object) -> str:
 
 # -- backends ------------------------------------------------------------------------------------
 
-#: The limits that matter to a kernel's author; --json has all of them.
+#: The limits shown in the table; --json has all limits.
 _LIMITS = {
     "max_threads_per_block": "{:,} threads per block",
     "warp_size": "{} threads per warp",
@@ -131,7 +131,7 @@ _LIMITS = {
 @option("--check", "", "Compile one line with each compiler.")
 @options.as_json
 def backends(check: bool, json: bool) -> int:
-    """Show what can compile and run here, and what is missing."""
+    """Show the backends that can compile and run here, and what is missing."""
     from mptune.backends import BACKENDS
 
     rows, cells = [_availability(name, check) for name in BACKENDS], []
@@ -159,7 +159,7 @@ def _availability(name: str, check: bool) -> dict[str, Any]:
         from mptune.backends.base import CompileOptions
         from mptune.cpp.prelude import prelude
 
-        # A kernel that no cache has.
+        # A unique kernel, so no cache is used.
         kernel = f'extern "C" __global__ void line(int* x) {{ *x = 1; }}  // {uuid.uuid4().hex}'
         source = f"{prelude()}\n{kernel}\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY(line)\n#endif\n"
         how = CompileOptions("" if found.can_run else backend.common_architecture)
@@ -186,14 +186,14 @@ def _availability(name: str, check: bool) -> dict[str, Any]:
 @click.command()
 @click.argument("kernel", metavar="KERNEL|FILE.py")
 @option("--parameter -p", "NAME=VALUE...", "The value of a parameter.")
-@option("--backend", "NAME", "Print the source as the compiler of this backend reads it.", default="auto")
+@option("--backend", "NAME", "Print the source for the compiler of this backend.", default="auto")
 @options.size
-@option("--body", "", "Leave out the prelude that every source starts with.")
+@option("--body", "", "Print the source without the prelude.")
 def render(kernel: str, parameter: Mapping[str, str], backend: str, size: Sequence[str], body: bool) -> None:
     """Print the source of one configuration.
 
-    The kernel is a bundled kernel's name or the file that defines one. A parameter that is not given gets its first
-    value that is valid with the others. An application is run once, and the sources are those of what it launches.
+    The kernel is the name of a bundled kernel or a definition file. Other parameters have their first valid values. An
+    application is run once, and the sources of all launched kernels are printed.
     """
     from mptune.source.loading import load_tunable
 
@@ -208,7 +208,7 @@ def render(kernel: str, parameter: Mapping[str, str], backend: str, size: Sequen
         space = definition.search_space(sizes).restrict({name: [value] for name, value in given.items()})
         configuration = space.configuration(0)
     except EmptySpaceError as error:
-        print_note(f"this is not a valid configuration, but its source can be printed: {configuration} ({error})")
+        print_note(f"this configuration is invalid: {configuration} ({error})")
 
     from mptune.cpp.prelude import prelude
     from mptune.kernel import Application, Kernel
@@ -243,7 +243,7 @@ def render(kernel: str, parameter: Mapping[str, str], backend: str, size: Sequen
 @option("--sample", "N|all", "Compile N random configurations, or all.", show_default="a few that cover every value")
 @option("--all-signatures", "", "Compile one configuration of each accuracy signature instead.")
 @options.restricted("Compile")
-@option("--list lists", "", "Print what was compiled, too, and how long that took.")
+@option("--list lists", "", "Also print each configuration and its compile time.")
 @options.size
 @options.as_json
 def check(
@@ -259,9 +259,9 @@ def check(
 ) -> int:
     """Compile configurations without running them; needs no device.
 
-    The kernel is a bundled kernel's name, the file that defines one, or all for every bundled kernel. Types that are
-    searched only on request are compiled, too. An application is also run once in its widest types, where something can
-    run: that checks its inputs, steps, reference and metric.
+    The kernel is the name of a bundled kernel, a definition file, or all for every bundled kernel. Types on request are
+    compiled, too. An application is also run once in its widest types, if a device is available, to check its inputs,
+    steps, reference and metric.
     """
     from mptune.kernel import Application, Kernel
     from mptune.source.loading import bundled_kernels, load_tunable
@@ -316,7 +316,7 @@ def _print_checks(results: Sequence[CheckResult], lists: bool) -> None:
 
 
 def _compilations(result: CheckResult) -> Table:
-    """Return the configurations that were compiled: values that all share in the title, the others in columns."""
+    """Return the compiled configurations with shared values in the title and other values in columns."""
     compiled = result.compilations
     values = {name: {c.configuration[name] for c in compiled} for name in compiled[0].configuration}
     shared = ", ".join(f"{name}={value}" for name, (value, *others) in values.items() if not others)

@@ -1,7 +1,7 @@
-"""Options that several commands share, and turning their text into values.
+"""Shared options of commands, and parsers of their values.
 
-Names that other modules define (strategies, metrics, kinds of plots, ...) are written out in the help, so that
-printing it imports none of them; a test compares them with the tables.
+The help repeats names that other modules define (strategies, metrics, kinds of plots, ...), so it imports none of them;
+a test compares the names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-#: The path of a file or a folder.
 FILE: Final = click.Path(path_type=Path)
 
 
@@ -29,12 +28,12 @@ FILE: Final = click.Path(path_type=Path)
 
 
 def parse_names(text: str | None) -> tuple[str, ...]:
-    """Split a list at the commas that are not inside parentheses."""
+    """Split a list at commas outside parentheses."""
     return tuple(part.strip() for part in re.split(r",(?![^()]*\))", text or "") if part.strip())
 
 
 def parse_assignments(texts: Sequence[str], option: str) -> dict[str, str]:
-    """Split ``NAME=VALUE`` options, each with a name of its own."""
+    """Split ``NAME=VALUE`` options; raise MptuneError for a duplicate name."""
     values: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -52,12 +51,12 @@ def parse_values(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def parse_first(text: str) -> dict[str, str] | Path:
-    """Return the values of a configuration by name, or the file that has it."""
+    """Return the values of a configuration by name, or the path of its file."""
     return parse_assignments(parse_names(text), "--first") if "=" in text and not Path(text).exists() else Path(text)
 
 
 def _parse_whole(text: str, given: str) -> int:
-    """Return a whole number, also one such as 1e5."""
+    """Return a whole number such as 100 or 1e5."""
     try:
         return int(float(text)) if float(text).is_integer() else int(text)
     except (ValueError, OverflowError):
@@ -70,12 +69,12 @@ def _parse_place(texts: Sequence[str]) -> dict[str, int]:
 
 
 def parse_places(texts: Sequence[str]) -> list[str | dict[str, int]]:
-    """Return what each of several ``--size`` names: a preset, or sizes by name."""
+    """Return a preset or sizes by name for each ``--size``."""
     return [_parse_place(parse_names(text)) if "=" in text else text for text in texts]
 
 
 def parse_sizes(kernel: Tunable, texts: Sequence[str]) -> tuple[str, dict[str, int]]:
-    """Return the preset's name and the single sizes given beside it; an adopted program is run at new sizes first."""
+    """Return the preset and the single sizes; new sizes of an adopted program are recorded first."""
     from mptune.cli.display import print_note
     from mptune.source.loading import make_ready
 
@@ -91,7 +90,7 @@ def parse_sizes(kernel: Tunable, texts: Sequence[str]) -> tuple[str, dict[str, i
 
 
 def parse_several_sizes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Return the values of each size: those of a list, or so many at equal ratios, both ends included."""
+    """Return the values of each size: a list, or COUNT values at equal ratios including both ends."""
     found = {}
     for name, text in parse_assignments(texts, "--sizes").items():
         given = f"--sizes {name}={text}"
@@ -101,13 +100,13 @@ def parse_several_sizes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
                 raise MptuneError(f"{given}: expected sizes from 1 to 2^62, not {value:.6g}")
         if ":" in text:
             if len(values) != 3 or values[2] < 2:
-                raise MptuneError(f"{given}: expected {name}=A,B,... or {name}=FROM:TO:COUNT with a count from 2 on")
+                raise MptuneError(f"{given}: expected {name}=A,B,... or {name}=FROM:TO:COUNT with a count of 2 or more")
             low, high, count = values
             if high - low < count - 1:
-                raise MptuneError(f"{given}: expected a range upwards, with at least {count} whole numbers in it")
+                raise MptuneError(f"{given}: expected an ascending range of at least {count} whole numbers")
             values = [low]
             for left in range(count - 1, 1, -1):
-                # Where they are close the next whole number is the next size.
+                # Ratios below 1.5 may round to the same whole number.
                 values.append(max(values[-1] + 1, round(values[-1] * (high / values[-1]) ** (1 / left))))
             values.append(high)
         found[name] = tuple(values)
@@ -115,15 +114,14 @@ def parse_several_sizes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:
-    """Return the threshold: one number, or numbers by name, or None.
+    """Return the threshold: one number, numbers by name, or None.
 
-    A name is an output (``OUTPUT=X``), or a metric or an output and a metric (``METRIC:X``, ``OUTPUT.METRIC:X``); empty
-    is that of a number given beside these, which limits all other outputs. A tolerance such as ``1e-6+1e-4*abs`` is a
-    metric with the limit 1.
+    Names are outputs (``OUTPUT=X``), metrics (``METRIC:X``) or both (``OUTPUT.METRIC:X``). A number without a name
+    limits all other outputs and has the empty name. A tolerance such as ``1e-6+1e-4*abs`` is a metric with the limit 1.
     """
     if not texts:
         return None
-    from mptune.accuracy.metrics import tolerance_metric  # which imports NumPy
+    from mptune.accuracy.metrics import tolerance_metric
 
     found: dict[str, float] = {}
     for text in texts:
@@ -142,7 +140,7 @@ def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:
         except ValueError:
             found[key] = math.nan
         if not 0.0 < found[key] < math.inf:
-            exact = " (1e-300 accepts exact answers only)" if found[key] == 0 else ""
+            exact = " (1e-300: exact results only)" if found[key] == 0 else ""
             raise MptuneError(f"--max-error {text!r}: expected a positive number such as 1e-4{exact}")
     return found[""] if found.keys() == {""} else found or None
 
@@ -151,7 +149,7 @@ def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:
 
 _LIMITS: Final = "X|OUTPUT=X|METRIC:X"
 _LIST: Final = "A,B"
-#: What a value is read as, by what the help calls it.
+#: Types and parsers of values by their name in the help.
 _TYPES: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("FILE", "FILE.html", "DIR", "RUN.db", "PROGRAM.cu|DIR"), FILE),
     **dict.fromkeys(("X", "SECONDS", "SHARE"), float),
@@ -160,6 +158,9 @@ _TYPES: Final[Mapping[str, Any]] = {
 _PARSERS: Final[Mapping[str, Callable[[Any], Any]]] = {
     _LIST: parse_names,
     "NAME=VALUE,VALUE": parse_values,
+    "NAME[=VALUE]": lambda texts: {name: value for name, _, value in (text.partition("=") for text in texts)},
+    "FILE|NAME=VALUE,": lambda texts: tuple(map(parse_first, texts)),
+    '"FLAGS|..."': lambda text: tuple(part.strip() for part in text.split("|")) if text else (),
     "NAME=A,B,...|NAME=A:B:COUNT": parse_several_sizes,
     _LIMITS: parse_threshold,
     "SOURCE": lambda texts: tuple(map(Path, texts)),
@@ -169,14 +170,14 @@ _PARSERS: Final[Mapping[str, Callable[[Any], Any]]] = {
 def option(
     names: str, metavar: str, text: str, *, parse: Callable[[Any], Any] | None = None, **settings: Any
 ) -> Callable[[Command], Command]:
-    """Declare an option.
+    """Declare an option as :func:`click.option` does, with names separated by spaces.
 
     Args:
-        names: its names, with spaces between them.
-        metavar: what its value is, which decides its type; empty for a switch; dots at the end if it may be repeated.
-        text: its help.
-        parse: turns what was given into the value the command gets.
-        settings: as :func:`click.option` takes them.
+        names: names of the option.
+        metavar: name of the value in the help, which decides its type; empty for a switch, with dots if repeatable.
+        text: the help.
+        parse: converts the given value to the command's argument.
+        settings: further arguments of :func:`click.option`.
     """
     what = metavar.removesuffix("...")
     settings.setdefault("type", _TYPES.get(what))
@@ -191,7 +192,7 @@ def option(
 
 
 def file_argument(name: str, metavar: str) -> Callable[[Command], Command]:
-    """Declare the path of a file that a command reads; of one or more of them if ``metavar`` ends in dots."""
+    """Declare the path of an input file, or of one or more if ``metavar`` ends in dots."""
     return click.argument(name, metavar=metavar, type=FILE, nargs=-1 if metavar.endswith("...") else 1, required=True)
 
 
@@ -205,29 +206,29 @@ def _declared(*declarations: Callable[[Command], Command]) -> Callable[[Command]
 
 
 class WithArguments(click.Command):
-    """A command that takes, behind ``--``, the arguments of a program."""
+    """A command with the arguments of a program after ``--``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep what is behind ``--`` as the parameter ``arguments``."""
+        """Parse the arguments before ``--``; the others become the parameter ``arguments``."""
         at = args.index("--") if "--" in args else len(args)
         rest = super().parse_args(ctx, args[:at])
         ctx.params["arguments"] = tuple(args[at + 1 :])
         return rest
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Return what the line of usage shows."""
+        """Return the parts of the usage line."""
         return [*super().collect_usage_pieces(ctx), "[-- ARGUMENTS]"]
 
 
 def restricted(what: str) -> Callable[[Command], Command]:
-    """Declare the option that leaves parameters some of their values."""
+    """Declare the option that restricts parameters to some values."""
     return option(
         "--parameter -p restrict", "NAME=VALUE,VALUE...", f"{what} only where a parameter has one of these values."
     )
 
 
-def taken_of_programs(given: dict[str, Any]) -> dict[str, Any]:
-    """Take from what a command was given how a program is adopted, by the fields of ``AdoptSettings``."""
+def pop_adoption(given: dict[str, Any]) -> dict[str, Any]:
+    """Remove the given options of adoption from a command's arguments, and return them by fields of AdoptSettings."""
     names = ("types", "defines", "includes", "compile_commands", "kernels", "loops", "vary")
     found = {name: given.pop(name) for name in names}
     return {name: value for name, value in found.items() if value is not None and value not in ((), {})}
@@ -238,34 +239,29 @@ as_json = option("--json", "", "Print one JSON document.")
 backend = option("--backend", "NAME", "auto, host, cuda, hip or opencl.", default="auto")
 size = option("--size", "PRESET|NAME=VALUE...", "A preset's name, or one size.")
 configuration = option(
-    "--configuration", "TRIAL", "Its number, key or NAME=VALUE,...", default="", show_default="the best"
+    "--configuration", "TRIAL", "A trial's number, key or NAME=VALUE,...", default="", show_default="the best"
 )
-other_max_error = option("--max-error", f"{_LIMITS}...", "Use another error limit than the run's.")
-sources = option("--from sources", "SOURCE...", "Start from what an earlier run or a recording found.")
-seed_of_runs = option("--seed", "N", "Seed of the first run; the next ones take the next numbers.", default=0)
-defines = option(
-    "--define -D defines",
-    "NAME[=VALUE]...",
-    "A macro of the program's command line.",
-    parse=lambda texts: {name: value for name, _, value in (text.partition("=") for text in texts)},
-)
+other_max_error = option("--max-error", f"{_LIMITS}...", "Use this error limit instead of the run's.")
+sources = option("--from sources", "SOURCE...", "Start from an earlier run or a recording.")
+seed_of_runs = option("--seed", "N", "Seed of the first run; later runs have consecutive seeds.", default=0)
+defines = option("--define -D defines", "NAME[=VALUE]...", "A macro of the program's command line.")
 includes = option("--include -I includes", "DIR...", "A folder of the program's headers.")
-#: How a program is adopted.
-of_programs = _declared(
+#: Options of adoption.
+adoption = _declared(
     option("--types", "N", "Make at most this many precision parameters of a program.", show_default="8"),
     defines,
     includes,
     option("--compile-commands", "FILE", "Take a program's files, macros and folders from this compilation database."),
-    option("--kernel kernels", "NAME...", "Tune this kernel of a program; others keep their own types and blocks."),
-    option("--loop loops", "FUNCTION|FILE:LINE...", "Make a loop of C++ a kernel that OpenMP has not in parallel."),
+    option("--kernel kernels", "NAME...", "Tune this kernel of a program; other kernels keep their types and blocks."),
+    option("--loop loops", "FUNCTION|FILE:LINE...", "Make a C++ loop without OpenMP pragma a kernel."),
     option("--vary", "SHARE", "Largest relative change of a program's numbers for fresh inputs.", show_default="0.1"),
 )
-#: What is optimised, and which errors are allowed.
+#: Options of objectives and error limits.
 goals = _declared(
     option(
         "--max-error",
         f"{_LIMITS}...",
-        "Largest error allowed: of all outputs, of one, or by a metric of its own such as "
+        "Largest error allowed: of all outputs, of one output, or by another metric such as "
         "'NRMSE over rows max:1e-3', y.MaxAE:0.1 or 1e-6+1e-4*abs.",
     ),
     option("--objective", "NAME", "time, memory, energy, edp, error, a metric, or a formula of them.", default="time"),
@@ -277,6 +273,6 @@ goals = _declared(
     option("--beta", "X", "Rate of the decay penalty.", default=1.0),
 )
 search = _declared(
-    option("--strategy", "NAME", "How to search; 'mptune list --strategies' describes how.", default="bayesian"),
+    option("--strategy", "NAME", "Search strategy; 'mptune list --strategies' describes all.", default="bayesian"),
     option("--strategy-option strategy_options", "NAME=VALUE...", "An option of the strategy."),
 )

@@ -1,4 +1,4 @@
-"""Commands that read run files and wisdom, and measure more of a run: ``explain`` and ``verify``."""
+"""Commands for run files and wisdom; ``explain`` and ``verify`` measure further trials of a run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _run_files = options.file_argument("run_files", "RUN.db|SPACE...")
 @options.file_argument("run_file", "RUN.db|SPACE|NAME.wisdom.json")
 @options.as_json
 def show(run_file: Path, json: bool) -> None:
-    """Show what a run found and how its trials ended, or what wisdom knows."""
+    """Show the result of a run and the statuses of its trials, or the contents of wisdom."""
     from mptune.interop import read_run
     from mptune.wisdom import Wisdom, is_wisdom
 
@@ -52,15 +52,10 @@ def show(run_file: Path, json: bool) -> None:
 
 @click.command()
 @_run_file
-@option(
-    "--metrics",
-    "A,B",
-    "Two or more metrics, separated by commas; speedup and objectives such as energy are metrics, too.",
-    show_default="the run's objectives, or time_ms,error",
-)
+@option("--metrics", "A,B", "Two or more metrics, also speedup.", show_default="the run's objectives, or time_ms,error")
 @options.as_json
 def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
-    """Show the configurations that no other beats in every metric."""
+    """Show the Pareto front: the configurations that are not dominated in these metrics."""
     from mptune.interop import read_run
     from mptune.results.description import describe_front
     from mptune.results.metric_expressions import OBJECTIVES
@@ -76,8 +71,7 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
 @option(
     "--kind kinds",
     "KIND...",
-    "pareto, progress, parameters, time, sensitivity, of an application kernels, or all of them; or answer, which runs "
-    "the application and draws what its file makes of the answer.",
+    "pareto, progress, parameters, time, sensitivity, of an application kernels, or all; or answer, which runs it.",
     default=["pareto"],
 )
 @option("--output -o", "FILE", "File: .png, .pdf, .svg or .html.", show_default="RUN-KIND.png beside the run")
@@ -103,8 +97,7 @@ def plot(
     from mptune.show import plot as draw
 
     run = read_run(run_file)
-    # Looking at a run runs nothing, unless that is asked for.
-    stored = (*KINDS, *(("kernels",) if run.info.is_of_application else ()))
+    stored = (*KINDS, *(("kernels",) if run.info.is_of_application else ()))  # without answer, which runs kernels
     chosen = tuple(dict.fromkeys(each for kind in kinds for each in (stored if kind == "all" else (kind,))))
     path = run_file.with_name(f"{space_name(run_file)}.png") if output is None else check_path(output)
     is_named = output is not None and len(chosen) == 1
@@ -117,7 +110,7 @@ def plot(
         try:
             save(draw(run, kind, **options_of.get(kind, {}), **drawing), target)
         except PlotError as error:
-            # With --kind all, a kind this run has no data for is left out, unless that is every kind.
+            # --kind all leaves out kinds without data, unless no kind has data.
             if "all" not in kinds or len(left_out) + 1 == len(chosen):
                 raise
             left_out[kind] = str(error)
@@ -149,7 +142,7 @@ def export(run_file: Path, format: str | None, output: Path | None) -> None:
         return
     exported = EXPORTERS[format](run)
     if isinstance(exported, bytes):
-        raise MptuneError(f"the format {format} is not text: name a file for it with --output")
+        raise MptuneError(f"the format {format} is binary: give a file with --output")
     click.echo(exported, nl=not exported.endswith("\n"))
 
 
@@ -159,15 +152,14 @@ def export(run_file: Path, format: str | None, output: Path | None) -> None:
 @option("--sources", "N", "Include the source of at most this many trials of each run.", default=1000)
 @options.as_json
 def report(run_files: Sequence[Path], output: Path, sources: int, json: bool) -> None:
-    """Write one HTML file to explore runs in a browser, offline."""
+    """Write one HTML file to explore runs in a browser offline."""
     from mptune.show import write_report
 
     written = write_report(run_files, output, sources=sources)
     size_bytes = output.stat().st_size
     if json:
-        runs = [
-            {name: run[name] for name in ("label", "kernel", "trials", "sources", "remarks")} for run in written["runs"]
-        ]
+        names = ("label", "kernel", "trials", "sources", "remarks")
+        runs = [{name: run[name] for name in names} for run in written["runs"]]
         print_json({"output": str(output), "size_bytes": size_bytes, "runs": runs})
         return
     for run in written["runs"]:
@@ -183,12 +175,8 @@ def report(run_files: Sequence[Path], output: Path, sources: int, json: bool) ->
 @options.kernel_of_run
 @option("--output -o folder", "DIR", "Folder, or with --into the file, to write.", show_default="tuned/KERNEL")
 @option("--all-devices", "", "Write a header that selects by device among several run files.")
-@option("--size sizes", "NAME=VALUE,NAME=VALUE...", "Of wisdom, compile for these sizes, too.")
-@option(
-    "--into program",
-    "PROGRAM.cu|DIR",
-    "Write the adopted program with the winner's types instead. ARGUMENTS behind -- are those to try it with.",
-)
+@option("--size sizes", "NAME=VALUE,NAME=VALUE...", "With wisdom, also compile for these sizes.")
+@option("--into program", "PROGRAM.cu|DIR", "Write the adopted program with the winner's types; run with ARGUMENTS.")
 @options.defines
 @options.includes
 @options.as_json
@@ -204,12 +192,12 @@ def emit(
     json: bool,
     **given: Any,
 ) -> int:
-    """Write the winner as source code that needs no mptune; of wisdom, all that it chooses among.
+    """Write the winner as source code that needs no mptune, or all variants of wisdom.
 
-    Beside the source there are a header, examples of launching it, and a README. Of an application it is all kernels, a
-    library that launches them, and a program that runs its steps. With --into it is the program that was adopted, its
-    own text with the types that were found; it is compiled, run and compared with the original. Of wisdom there are all
-    variants of a kernel and a header that chooses among them by the device and the sizes.
+    The folder has the source, a header, examples of launching it, and a README. An application has all kernels, a
+    library that launches them, and a program that runs its steps. With --into the text of the adopted program gets the
+    types of the winner; the program is compiled, run and compared with the original. Wisdom gives all variants of a
+    kernel and a header that chooses by device and sizes.
     """
     from mptune.wisdom import is_wisdom
 
@@ -219,14 +207,12 @@ def emit(
         "give one wisdom file (mptune wisdom gathers several) without --configuration, --all-devices, --into, "
         "-D, -I and ARGUMENTS": of_wisdom and not whole,
         "--size is for wisdom files: a run is emitted at its own sizes": sizes and not of_wisdom,
-        f"{len(run_files)} run files: to emit a header that selects by device, add --all-devices": (
+        f"{len(run_files)} run files: add --all-devices for a header that selects by device": (
             not is_one and (program or not all_devices)
         ),
-        "--all-devices and --configuration or --into exclude each other: each device has its winner": (
-            all_devices and (configuration or program)
-        ),
-        "-D, -I and ARGUMENTS behind -- are those of a program: give it with --into": of_program and not program,
-        "--into needs --output, the file to write; of a folder the folder": program and not folder,
+        "--all-devices and --configuration or --into exclude each other": all_devices and (configuration or program),
+        "-D, -I and ARGUMENTS belong to a program: give it with --into": of_program and not program,
+        "--into needs --output, the file or folder to write": program and not folder,
     }.items():
         if is_wrong:
             raise MptuneError(message)
@@ -258,7 +244,7 @@ def emit(
             return adopting.write_into(run, trial, objective, settings, json)
         winner = Winner(run, definition, sizes_of(run.info, definition), trial, objective.threshold)
         if not run.objective.is_feasible(trial) and max_error is None:
-            print_note(f"{path}: {winner.configuration} was asked for by name, but is not feasible ({trial.message})")
+            print_note(f"{path}: {winner.configuration} is not feasible ({trial.message})")
         for note in remarks(run.info, winner.kernel):
             print_note(f"{path}: {note}")
         winners.append(winner)
@@ -296,8 +282,8 @@ def _emit_dispatch(
         print_json(written.to_json())
         return
     free = [name for name in found.sizes["default"] if name not in written.fixed]
-    for_sizes = f"any {', '.join(free)}" if free else "the tuned sizes alone"
-    fixed = f"; {', '.join(written.fixed)} written into the sources" if written.fixed else ""
+    for_sizes = f"any {', '.join(free)}" if free else "the tuned sizes only"
+    fixed = f"; {', '.join(written.fixed)} fixed in the sources" if written.fixed else ""
     echo(f"kernel {written.kernel}: {len(written.variants)} variants for {for_sizes}{fixed}")
     echo("\n".join(str(written.folder / name) for name in written.files))
 
@@ -308,13 +294,13 @@ def _emit_dispatch(
 @click.command()
 @options.file_argument("run_file", "RUN.db|SPACE")
 @options.kernel_of_run
-@option("--time-limit time_limit_s", "SECONDS", "Begin to measure nothing further after this many seconds.")
+@option("--time-limit time_limit_s", "SECONDS", "Start no new measurement after this many seconds.")
 @options.as_json
 def explain(run_file: Path, kernel: str | None, time_limit_s: float | None, json: bool) -> None:
-    """Explain the winner: which type limits its accuracy, and what each type costs.
+    """Explain the winner: which type limits its accuracy, and the cost of each type.
 
-    Each type is changed alone, one step wider and one step narrower. What the run did not measure is measured now, in
-    turn with the winner, and becomes part of the run. Without a kernel to run, the stored trials are explained.
+    Each type is changed alone, one step wider and one step narrower. Missing trials are measured in turn with the
+    winner and stored in the run. Without a kernel to run, only the stored trials are explained.
     """
     from mptune.results.description import result_text
     from mptune.tuning.explain import explain as explain_run
@@ -359,13 +345,13 @@ def _changes(found: Explanation) -> list[dict[str, object]]:
 @options.file_argument("run_file", "RUN.db")
 @options.kernel_of_run
 @options.configuration
-@option("--inputs", "M", "How many further inputs, for each of the sizes.", default=59)
+@option("--inputs", "M", "Number of further inputs at each size.", default=59)
 @option("--size sizes", "PRESET|NAME=VALUE,NAME=VALUE...", "Verify at these sizes instead.", parse=options.parse_places)
 @options.as_json
 def verify(run_file: Path, kernel: str | None, configuration: str, json: bool, **given: Any) -> int:
-    """Run the winner on inputs that nobody searched with.
+    """Run the winner on unseen inputs.
 
-    What is found at the run's own sizes is kept in the run file. Exit code 1: an input breaks an error limit.
+    Results at the run's own sizes are stored in the run file. Exit code 1: an input breaks an error limit.
     """
     from mptune.emit import select
     from mptune.run import Run
@@ -381,9 +367,9 @@ def verify(run_file: Path, kernel: str | None, configuration: str, json: bool, *
         worst = max(broken, key=lambda case: case.verified.worst_error)
         failures = f" ({pairs(worst.failures)})" if worst.failures else ""
         share = f"{worst.verified.violations:,} of {worst.verified.inputs:,} unseen inputs"
-        print_error(f"the limit is broken on {share} at {pairs(worst.sizes)}{failures}")
+        print_error(f"the limit is exceeded on {share} at {pairs(worst.sizes)}{failures}")
     elif found.is_kept:
-        print_note(f"kept in {run_file}")
+        print_note(f"stored in {run_file}")
     return 0 if found.holds else 1
 
 
@@ -401,7 +387,7 @@ def _print_verification(found: Verification) -> None:
         closest = f"closest to its limit: {case.closest}" * bool(case.closest)
         remarks += [place + text for text in (found.words(case), closest) if text]
         for reason in case.unmade:
-            print_note(f"{place}inputs that could not be made: {reason}")
+            print_note(f"{place}inputs could not be generated: {reason}")
     print_described(Description(tables=(Table.of(rows),), remarks=tuple(remarks)))
 
 
@@ -413,10 +399,7 @@ def _print_verification(found: Verification) -> None:
 @option("--output -o", "FILE", "The file to write.", required=True)
 @options.as_json
 def wisdom(files: Sequence[Path], output: Path, json: bool) -> None:
-    """Gather which configuration is for which kernel, device, sizes and error limit.
-
-    Of runs and of other wisdom. What it makes, TunedKernel and show read.
-    """
+    """Gather the winners of runs and other wisdom by kernel, device, sizes and error limit, for TunedKernel."""
     from mptune.wisdom import gather, read_sources
 
     found = gather(read_sources(files))
@@ -437,7 +420,7 @@ def _runs(known: KernelWisdom) -> str:
 
 def _without_winner(known: KernelWisdom) -> tuple[str, ...]:
     sizes = dict.fromkeys(pairs(record.place) for record in known.tuned if record.best is None)
-    use = "the baseline is used there, unless another is surely faster"
+    use = "the baseline is used there, unless another configuration is clearly faster"
     return (f"no winner at {'; '.join(sizes)}: {use}",) if sizes else ()
 
 
@@ -450,7 +433,7 @@ def _print_wisdom(found: Wisdom) -> None:
 
 
 def _winners_and_baselines(known: KernelWisdom) -> Iterator[dict[str, object]]:
-    """Yield winner and baseline at each size; what is said of both stands in the first row."""
+    """Yield rows for winner and baseline at each size; shared cells are in the first row."""
     for record in known.tuned:
         limits = {name.removeprefix("error").removeprefix("."): limit for name, limit in record.threshold.items()}
         text = ", ".join(f"{name} {limit:g}".strip() for name, limit in limits.items())

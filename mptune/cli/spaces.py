@@ -1,4 +1,4 @@
-"""Commands that replay recorded search spaces, without a device: ``simulate`` and ``compare``."""
+"""Commands that replay recorded search spaces without a device: ``simulate`` and ``compare``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from mptune.run import Run
     from mptune.tuning.comparison import Comparison
 
-#: Of distances in which runs without anything feasible are counted.
+#: Mark of distances that include runs without a feasible trial.
 _MARK: Final = "*"
-_NOTHING_YET: Final = (
-    f"{_MARK} of runs that had found nothing feasible yet: they count with the worst feasible value, and as no nearer "
-    "than 100 %"
+_INFEASIBLE_NOTE: Final = (
+    f"{_MARK} includes runs without a feasible trial, counted with the worst feasible value and at least 100 %"
 )
 
 
@@ -39,17 +38,17 @@ _NOTHING_YET: Final = (
 def simulate(space: Path, strategy_options: Mapping[str, str], json: bool, **given: Any) -> int:
     """Try a strategy on a recorded search space, without a device.
 
-    A space is a run file, a recorded space of mptune, a Kernel Tuner cache file or a T4 file, gzipped or not.
+    A space is a run file, a recorded space of mptune, a Kernel Tuner cache file or a T4 file; all may be gzipped.
     """
     from mptune.interop import read_run
     from mptune.tuning.simulation import simulate as simulate_space
 
     run = read_run(space)
     document = simulate_space(run, options=strategy_options, **given).to_json()
-    _print_what_runs_are([space], [run], **given)
+    _print_warnings([space], [run], **given)
     print_json(document) if json else _print_simulation(document)
     if document["optimum"] is None:
-        print_error(_why_nothing(**given))
+        print_error(_missing_optimum(**given))
     return 1 if document["optimum"] is None else 0
 
 
@@ -63,7 +62,6 @@ def _print_simulation(document: Mapping[str, Any]) -> None:
     for run in document["runs"]:
         best = next((value for value in reversed(run["best"]) if value is not None), math.nan)
         has_found = not math.isnan(best) or optimum is None
-        # A run without anything feasible counts with the worst feasible value, and as no nearer than that.
         distance = abs((best if has_found else document["worst"]) - optimum) / abs(optimum) if optimum else math.nan
         row = {"seed": run["seed"], "evaluations": len(run["best"])}
         row[f"best ({unit})" if unit else "best"] = number(best, 6)
@@ -81,7 +79,7 @@ def _print_simulation(document: Mapping[str, Any]) -> None:
             f"{what} after {end['evaluations']} evaluations: median {_quartiles(end)}, quartiles in brackets"
         )
     if end["nothing_feasible"] and optimum is not None:
-        remarks.append(_NOTHING_YET)
+        remarks.append(_INFEASIBLE_NOTE)
     used = [run["sources"] for run in document["runs"] if run.get("sources")]
     remarks += [f"{use['source']}: {use['remark']}" for use in (used[0] if used else ()) if use["remark"]]
     spent = document["overhead_ms_per_evaluation"]
@@ -110,7 +108,7 @@ def compare(
 ) -> int:
     """Compare strategies on recorded search spaces, without a device.
 
-    A space is a run file, a recorded space of mptune, a Kernel Tuner cache file or a T4 file, gzipped or not.
+    A space is a run file, a recorded space of mptune, a Kernel Tuner cache file or a T4 file; all may be gzipped.
     """
     from mptune.interop import read_run
     from mptune.tuning.comparison import compare as compare_strategies
@@ -122,15 +120,15 @@ def compare(
     runs = list(map(read_run, spaces))
     with counter(f"replaying {len(spaces) * len(strategies)} times {given['repeats']} runs") as count:
         comparison = compare_strategies(runs, strategies, options=by_strategy, on_done=lambda _: count(), **given)
-    _print_what_runs_are(spaces, runs, **given)
+    _print_warnings(spaces, runs, **given)
     if json:
         print_json(comparison.to_json())
     elif comparison.spaces:
         print_described(_described(comparison))
     if not comparison.spaces:
-        print_error(_why_nothing(**given))
+        print_error(_missing_optimum(**given))
     elif comparison.infeasible:
-        print_note(f"left out, as {_why_nothing(**given)}: {', '.join(comparison.infeasible)}")
+        print_note(f"left out, as {_missing_optimum(**given)}: {', '.join(comparison.infeasible)}")
     return 0 if comparison.spaces else 1
 
 
@@ -147,10 +145,10 @@ def _options_by_strategy(texts: Sequence[str], strategies: Sequence[str]) -> dic
     return found
 
 
-def _print_what_runs_are(
+def _print_warnings(
     paths: Sequence[Path], runs: Sequence[Run], *, max_error: Any, constraints: Sequence[str], **_: Any
 ) -> None:
-    """Say of run files that their limits do not hold here and that one search chose their trials; print warnings."""
+    """Print warnings of recordings, and notes on limits and incomplete spaces of run files."""
     for path, run in zip(paths, runs, strict=True):
         if run.info.recorded:
             for warning in run.warnings:
@@ -161,20 +159,20 @@ def _print_what_runs_are(
         whole = run.info.configurations
         if whole is not None and len(run.trials) < whole:
             print_note(
-                f"{path} holds {len(run.trials):,} of {whole:,} configurations, those that one "
-                "search chose: how strategies do among them is not how they do on the whole space"
+                f"{path} holds {len(run.trials):,} of {whole:,} configurations, chosen by one search: results on "
+                "the whole space may differ"
             )
 
 
-def _why_nothing(*, max_error: Any, constraints: Sequence[str], **_: Any) -> str:
-    """Return why there is no optimum: without limits every trial that ran is within them."""
+def _missing_optimum(*, max_error: Any, constraints: Sequence[str], **_: Any) -> str:
+    """Return the reason for a missing optimum."""
     if max_error is not None or constraints:
         return "no recorded configuration is within the limits"
     return "no recorded configuration has a finite value of the objective"
 
 
 def _described(comparison: Comparison) -> Description:
-    """Return how strategies compare: by space, in all, and each with each other."""
+    """Return the tables of a comparison: by space, overall, and pairwise."""
     from mptune.tuning.comparison import SMALLEST_DISTANCE, WITHIN
 
     names, first, last = comparison.strategies, comparison.checkpoints[0], comparison.checkpoints[-1]
@@ -210,8 +208,8 @@ def _described(comparison: Comparison) -> Description:
         Table.of(overall),
         Table(("", *names), tuple(won), "probability that a run of the row's strategy ends better than the column's"),
     )
-    nothing_yet = (_NOTHING_YET,) if comparison.without_feasible().any() else ()
-    factor = "deviation factor: distance divided by the mean of all strategies'; below 1 is better than that"
+    nothing_yet = (_INFEASIBLE_NOTE,) if comparison.without_feasible().any() else ()
+    factor = "deviation factor: distance relative to the mean of all strategies; below 1 is better than the mean"
     return Description(tables=tables, remarks=(factor, *nothing_yet))
 
 

@@ -1,4 +1,4 @@
-"""``mptune tune``: the command, what it shows while it runs, and what Ctrl-C does."""
+"""``mptune tune``: the command, its progress, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -29,60 +29,34 @@ if TYPE_CHECKING:
 @click.argument("kernel", metavar="KERNEL|FILE.py|DIR|PROGRAM.cu...", nargs=-1, required=True)
 @options.backend
 @options.size
-@option(
-    "--sizes several_sizes",
-    "NAME=A,B,...|NAME=A:B:COUNT...",
-    "Tune for each of these sizes, or for so many at equal ratios, under one budget.",
-)
+@option("--sizes several_sizes", "NAME=A,B,...|NAME=A:B:COUNT...", "Tune for each of these sizes under one budget.")
 @options.goals
-@option(
-    "--metric",
-    "NAME",
-    "Error metric, such as NRMSE, MRE or MaxAE, instead of the kernel's own; also of each row, column or block: "
-    "'NRMSE over rows max', 'MaxRE over block 8x8 0.99'.",
-)
-@option("--observe observers", "NAME...", "Measure more; 'mptune list --observers' describes what.")
+@option("--metric", "NAME", "Error metric such as NRMSE or MaxAE, also by row, column or block: 'NRMSE over rows max'.")
+@option("--observe observers", "NAME...", "Activate an observer; 'mptune list --observers' describes all.")
 @options.restricted("Search")
 @options.search
 @option("--budget", "N", "Evaluate this many different configurations.", default=100)
 @option("--time-limit time_limit_s", "SECONDS", "Start no new evaluation after this many seconds.")
 @option("--baseline-share", "X", "Spend this share of the budget on finding the all-fp64 baseline.", default=0.2)
-@option(
-    "--trial-limit",
-    "SECONDS|Nx",
-    "Stop a launch, or the timing of a configuration, that takes longer; 10x: a launch that takes longer than 10 "
-    "times the baseline's.",
-    default="30",
-)
+@option("--trial-limit", "SECONDS|Nx", "Timeout of a launch or a timing; Nx: N baseline times a launch.", default="30")
 @option("--compiler-flag flags", "FLAG...", "Add a flag for the compiler.")
 @option("--compiler", "A,B", "Compilers to choose from on the host: g++, clang++ or zig.", show_default="one of these")
-@option(
-    "--compiler-flag-set compiler_flag_sets",
-    '"FLAGS|..."',
-    "Add these compiler flags on the host. Of several sets, separated by |, the best is searched for.",
-    parse=lambda text: tuple(part.strip() for part in text.split("|")) if text else (),
-)
+@option("--compiler-flag-set compiler_flag_sets", '"FLAGS|..."', "Add flags on the host; several sets are searched.")
 @option("--flush-cache", "auto|on|off", "Empty the device's caches before each timed launch.", default="auto")
 @option("--seed", "N", "Seed of the inputs and of the strategy.", default=0)
-@option("--inputs", "N", "Measure errors in the search on this many draws of the inputs; the worst counts.", default=3)
+@option("--inputs", "N", "Draws of the inputs on which errors are measured in the search; the worst counts.", default=3)
 @option("--verify", "N", "Verify the result on this many unseen inputs, time permitting; 0 for none.", default=20)
 @option("--workers", "N", "Use this many of the machine's devices at the same time.", default=1)
 @option("--scheduler", "ADDRESS", "Use the devices of the workers of this Dask scheduler.")
 @option("--compilers", "N", "Compile this many configurations ahead at the same time.", show_default="one per core")
 @options.sources
-@option(
-    "--first",
-    "FILE|NAME=VALUE,...",
-    "Evaluate this configuration before any other: values of parameters, or the best of a run file or of JSON.",
-    multiple=True,
-    parse=lambda texts: tuple(map(options.parse_first, texts)),
-)
-@option("--from-all", "", "Start from every run that fits in the folder of the run file.")
-@option("--output -o", "RUN.db", "Run file; with --sizes one for each, called after it.", show_default="runs/KERNEL.db")
+@option("--first", "FILE|NAME=VALUE,...", "Evaluate these values first, or the best of a run file or of JSON.")
+@option("--from-all", "", "Start from every suitable run in the folder of the run file.")
+@option("--output -o", "RUN.db", "Run file; with --sizes the stem of several.", show_default="runs/KERNEL.db")
 @option("--resume", "", "Continue the run in the run file.")
 @option("--log", "", "Print a line for each trial on standard error.")
-@option("--quiet", "", "Show no progress: neither the view of a terminal nor the line a minute elsewhere.")
-@options.of_programs
+@option("--quiet", "", "Show no progress.")
+@options.adoption
 @options.as_json
 def tune(
     kernel: tuple[str, ...],
@@ -100,13 +74,13 @@ def tune(
 ) -> int:
     """Find the fastest configuration that is accurate enough.
 
-    The kernel is a bundled kernel's name, or the file that defines one, or its folder. Of a program, all files are
-    given, or their folder, and its ARGUMENTS behind --: it is adopted first, as 'mptune adopt' does with the same
-    options. With several objectives, the result is the best trade-offs between them.
+    The kernel is the name of a bundled kernel, a definition file, or its folder. A program is given by all of its files
+    or their folder, with its ARGUMENTS after --, and is adopted first, as by 'mptune adopt' with the same options. With
+    several objectives, the result is the front.
     """
     from mptune.source.loading import load_tunable
 
-    of_program = options.taken_of_programs(given) | ({"arguments": arguments} if arguments else {})
+    of_program = options.pop_adoption(given) | ({"arguments": arguments} if arguments else {})
     definition = load_tunable(adopting.definition_of(kernel, of_program, given["backend"]))
     preset, sizes = options.parse_sizes(definition, size)
 
@@ -167,7 +141,7 @@ def tune(
         if any(each.exists() for each in files):
             report([Run.load(each) for each in files if each.exists()])
             more = (() if resume else ("--resume",)) + (() if output else ("--output", str(path)))
-            print_note(f"to go on: {_command(*more)}")
+            print_note(f"to continue: {_command(*more)}")
         raise
     return report(runs)
 
@@ -179,7 +153,7 @@ def _command(*more: str) -> str:
 def _run_files(
     kernel: str, together: Sequence[Mapping[str, int]], output: Path | None, resume: bool
 ) -> tuple[Path, list[Path]]:
-    """Return the output, and the run files: by default in the folder ``runs``, new ones, or the latest to resume."""
+    """Return the output and the run files: by default new files in ``runs``, or the latest files to resume."""
     from mptune.tuning.sizes import files_of_sizes
 
     def files(path: Path) -> list[Path]:
@@ -196,7 +170,7 @@ def _run_files(
 
 
 def _check_names(given: Mapping[str, Any]) -> None:
-    """Refuse unknown names: finding them takes less time than importing the tuner, which would refuse them too."""
+    """Raise UnknownNameError before the slow import of the tuner."""
     from mptune.accuracy.metrics import resolve
     from mptune.backends import BACKENDS
     from mptune.strategies import STRATEGIES
@@ -234,7 +208,7 @@ def _report_sizes(runs: Sequence[Run], together: Sequence[Mapping[str, int]], fi
         print_described(Description(tables=(compare_runs(tuned),)))
     for label, run in tuned.items():
         if run is None or run.best is None:
-            why = "was not begun; go on with --resume" if run is None else run.describe().verdict
+            why = "was not started; continue with --resume" if run is None else run.describe().verdict
             print_error(f"{label}: {why}")
     print_note(f"run files: {', '.join(map(str, files))}")
     found_in = [path for path, run in of_file.items() if run.best is not None]
@@ -260,10 +234,9 @@ def _log_line(count: int, progress: Progress) -> str:
 
 @contextlib.contextmanager
 def interruption() -> Iterator[Callable[[], None]]:
-    """Turn Ctrl-C into a KeyboardInterrupt between two trials.
+    """Delay Ctrl-C to the end of a trial, and yield the function to call there, which raises KeyboardInterrupt.
 
-    Yields what to call after each trial: it raises there if Ctrl-C was pressed. Before the first trial has ended, or
-    pressed once more, Ctrl-C interrupts at once.
+    Ctrl-C before the end of the first trial, and a second Ctrl-C, interrupt at once.
     """
     is_asked_for = has_begun = False
 
@@ -278,11 +251,11 @@ def interruption() -> Iterator[Callable[[], None]]:
         if is_asked_for or not has_begun:
             raise KeyboardInterrupt
         is_asked_for = True
-        # Python's own stream cannot be used: the signal may have come while it was being written to.
+        # Not Python's stream, which may be in use when the signal arrives.
         os.write(2, b"\nfinishing the current trial; Ctrl-C again stops at once\n")
 
     before = signal.getsignal(signal.SIGINT)
-    # A shell makes its background jobs ignore Ctrl-C, which is meant for another job.
+    # Background jobs of a shell ignore Ctrl-C, which is meant for the foreground job.
     if before is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, handle)
     try:

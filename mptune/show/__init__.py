@@ -1,4 +1,4 @@
-"""Charts of a run in Vega-Altair, for papers and notebooks, and a report in one HTML file; loaded when first used."""
+"""Charts of a run in Vega-Altair, and a report in one HTML file; modules are loaded at first use."""
 
 from __future__ import annotations
 

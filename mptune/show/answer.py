@@ -1,6 +1,6 @@
-"""The picture of an application's answer: that of the winner beside that of the widest types, as its file draws them.
+"""The pictures of an application's answer, drawn by its definition: in the widest types, and of the winner.
 
-Unlike other charts this one runs the application, in the definition the user gives or the bundled one of that name.
+Unlike other charts, this chart runs the application, in the given definition or the bundled one of that name.
 """
 
 from __future__ import annotations
@@ -27,13 +27,9 @@ from mptune.source.loading import picture_of, sizes_of, tunable_of_run
 
 
 def draw(run: Run, given: Tunable | str | Path | None, *, has_titles: bool) -> alt.VConcatChart:
-    """Run the winner and the widest types on the run's first input, and draw what the application makes of either.
-
-    Each picture has the size that the application gives it, and arguments and errors are those of
-    :func:`mptune.show.plot`.
-    """
+    """Run the winner and the widest types on the first draw of the inputs, and return the pictures of both answers."""
     if not run.info.is_of_application:
-        raise PlotError(f"{run.kernel or 'the run'} is a single kernel: only an application's answer has a picture")
+        raise PlotError(f"{run.kernel or 'the run'} is a single kernel: only applications have a picture of the answer")
     application = tunable_of_run(run.info, given, kind=Application, on_warning=lambda _: None)
     picture, has_reference = picture_of(application), application.reference is not None
     trial = run.best

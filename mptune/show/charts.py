@@ -1,7 +1,7 @@
-"""Charts of a run: each kind is a specification in Vega-Altair of a tidy table, one row for each mark.
+"""Charts of a run: each kind is a Vega-Altair specification of a tidy table with one row for each mark.
 
-Colours are those of Okabe and Ito 2008, which the common kinds of colour blindness leave distinct; markers and dashes
-tell the same things apart without colours.
+Colours are from Okabe and Ito 2008, distinct for common kinds of colour blindness; shapes and dashes are distinct
+without colours.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SAND: Final = "#A08F66"
 _PALETTE: Final = (BLUE, ORANGE, GREEN, SKY, YELLOW, PURPLE, VERMILLION, "#882255", "#332288", "#999933")
 _CROSS: Final = "M-.7,-.7L.7,.7M-.7,.7L.7,-.7"
 _STAR: Final = "M0,-1L.24,-.32L.95,-.31L.38,.12L.59,.81L0,.4L-.59,.81L-.38,.12L-.95,-.31L-.24,-.32Z"
-#: Shape, fill, stroke and area in square points of the marks of trials; those that are not marked out come first.
+#: Shape, fill, stroke and area in square points of marks; the first four are ordinary trials.
 _MARKS: Final = {
     "feasible": ("circle", SKY, BLUE, 12),
     "configuration": ("circle", SKY, BLUE, 12),
@@ -63,31 +63,31 @@ _MARKS: Final = {
     "winner": (_STAR, YELLOW, BLACK, 110),
 }
 _SOLID, _DASHED, _DOTTED, _DASH_DOTTED = [1, 0], [4, 2], [1, 1.5], [6, 2, 1, 2]
-#: Width in points and size of letters; 72 points are an inch, and a journal's column 3.5 inches wide.
+#: Width and size of letters, in points of 1/72 inch.
 WIDTHS: Final = {"column": (252, 7), "page": (516, 7), "screen": (640, 11)}
-#: Fewer trials do not determine a forest and a test of it.
+#: Smallest number of trials for a random forest with cross-validation.
 _LEAST_TRIALS: Final = 30
-#: Speeds outside are drawn at the edge.
+#: Limits of the axis of speeds; other speeds are drawn at the edge.
 _SLOWEST, _FASTEST = 0.1, 10.0
-#: Cells of a map on a side; of larger arrays means of blocks are drawn.
+#: Largest number of cells on a side of a map; larger arrays are averaged over blocks.
 _CELLS: Final = 128
 
 
 class Look:
-    """How large a chart is, whether it has a title, and whether a page can choose trials in it."""
+    """The size of a chart, its title, and whether a page can select trials in it."""
 
     def __init__(self, width: str = "column", *, title: bool = True, is_linked: bool = False) -> None:
         if width not in WIDTHS:
             raise UnknownNameError("width of a plot", width, WIDTHS)
         self.width, self.title, self.is_linked = width, title, is_linked
         self.points, self.letters = WIDTHS[width]
-        self.scale = self.letters / 7  #: size of letters and marks beside those in a journal
-        self.taller = 1.0 if width == "column" else 1.35  #: height of a chart beside that in a journal's column
-        #: The data of the chart, by name; the chart refers to them, since Vega-Altair copies what is part of it.
+        self.scale = self.letters / 7  #: size of letters and marks, relative to a journal
+        self.taller = 1.0 if width == "column" else 1.35  #: height, relative to a journal's column
+        #: Data of the chart by name, added at the end, because Vega-Altair copies inline data.
         self.tables: dict[str, list[dict[str, Any]]] = {}
 
     def wrapped(self, *texts: str) -> list[str]:
-        """Return the lines of texts, as many letters as fit the width."""
+        """Return the lines of texts wrapped at the width."""
         letters = int(1.75 * self.points / self.letters)
         return [line for text in texts for line in textwrap.wrap(plain(text), letters)]
 
@@ -102,63 +102,62 @@ def plot(
     title: bool = True,
     kernel: Tunable | str | Path | None = None,
 ) -> alt.TopLevelMixin:
-    """Draw a run as a chart of Vega-Altair, which notebooks show and :func:`mptune.show.save` writes.
+    """Draw a run as a chart of Vega-Altair, for notebooks and :func:`mptune.show.save`.
 
     Args:
         run: a run, or the file of a run or of a recorded space.
-        kind: ``pareto``: every configuration and the front in two metrics. ``progress``: the best so far over the
-            evaluations. ``parameters``: which parameter matters, and how. ``time``: where the time of tuning went.
-            ``sensitivity``: what each type of the winner costs and gains when it alone is changed. ``kernels``: where
-            the time of an application's runs goes, by kernel. ``answer``: runs an application, the winner and the
-            widest types, and draws the picture that its file makes of the answers.
-        metrics: of ``pareto``, the vertical axis and the horizontal one; speedup (for another objective than time:
-            the objective) and error where it is empty. Any metric of the trials, ``speedup``, or the objective.
-        max_error: a threshold instead of the run's own.
-        width: "column" (3.5 inches) or "page" (7.16 inches), the widths of a journal of two columns, or "screen" (640
-            points, larger letters).
-        title: whether kernel, device and number of configurations stand above.
-        kernel: of ``answer``, the application, unless it is a bundled one: that itself, a definition file or the folder
-            that holds it. The path in a run file is never opened.
+        kind: ``pareto``: all configurations and the front in two metrics. ``progress``: the best so far over
+            evaluations. ``parameters``: importance and effects of parameters. ``time``: the time spent on tuning.
+            ``sensitivity``: cost and gain of each type of the winner. ``kernels``: the time of an application's runs by
+            kernel. ``answer``: pictures of an application's answer, which run the winner and the widest types.
+        metrics: vertical and horizontal axis of ``pareto``: metrics of the trials, ``speedup`` or the objective; by
+            default speedup (or the objective, if it is no time) and error.
+        max_error: a threshold instead of the run's.
+        width: "column" (3.5 inches) or "page" (7.16 inches) of a journal with two columns, or "screen" (640 points,
+            larger letters).
+        title: whether the chart has a title with kernel, device and number of configurations.
+        kernel: application, definition file or folder for ``answer``, unless the application is bundled. The path in a
+            run file is never opened.
 
     Raises:
-        UnknownNameError: no such kind, width or metric.
-        PlotError: the run has nothing this kind could show, or altair is not installed.
+        UnknownNameError: unknown kind, width or metric.
+        PlotError: the run has no data for this kind, or altair is not installed.
         RunFileError, SpaceFileError: the file cannot be read.
     """
     if kind not in (*KINDS, *APPLICATION_KINDS):
         raise UnknownNameError("kind of plot", kind, (*KINDS, *APPLICATION_KINDS))
     if metrics and kind != "pareto":
-        raise PlotError(f"metrics are chosen for a pareto plot, not for {kind}")
+        raise PlotError(f"metrics are axes of a pareto plot, not of {kind}")
     if kernel is not None and kind != "answer":
-        raise PlotError(f"a definition is run for a picture of the answer, not for {kind}")
+        raise PlotError(f"a definition is for a picture of the answer, not for {kind}")
     look = Look(width, title=title)
     shown = run if isinstance(run, Run) else read_run(run)
     if max_error is not None:
         if shown.trials and not any(name.split(".")[0] == "error" for name in shown.metric_names):
             names = ", ".join(shown.metric_names) or "none"
-            raise PlotError(f"no trial has an error, so none can be judged by --max-error (metrics: {names})")
+            raise PlotError(f"--max-error needs trials with an error (metrics: {names})")
         threshold = shown.objective_within(max_error).threshold
         objective = dataclasses.replace(shown.info.objective, threshold=threshold)
         shown = Run(dataclasses.replace(shown.info, objective=objective), shown.trials, shown.state)
     if kind == "answer":
-        from mptune.show.answer import draw  # applications take longer to import than all charts
+        from mptune.show.answer import draw  # slow to import
 
         return draw(shown, kernel, has_titles=title)
     return chart_of(shown, kind, look, metrics)
 
 
 def chart_of(run: Run, kind: str, look: Look, metrics: Sequence[str] = ()) -> alt.TopLevelMixin:
-    """Return a chart that runs nothing, as :func:`plot` does."""
+    """Return a chart of the stored trials, as :func:`plot`."""
     if not run.trials:
         raise PlotError(f"the run of {run.kernel or 'no kernel'} has no trial yet: there is nothing to draw")
     return _pareto(run, look, metrics) if kind == "pareto" else _DRAW[kind](run, look)
 
 
-# -- what all charts have ------------------------------------------------------------------------
+# -- shared parts --------------------------------------------------------------------------------
 
 
 def _chart(look: Look, name: str, table: pd.DataFrame) -> Any:
-    """Keep a table for the chart, by name, and return a chart of it; what is not finite is null."""
+    """Return a chart of a table, stored by name with null for numbers that are not finite."""
     look.tables[name] = json_document({"rows": table.astype(object).to_dict("records")})["rows"]
     return alt.Chart(alt.NamedData(name))
 
@@ -197,7 +196,7 @@ def _finished(chart: Any, look: Look, run: Run | None, *remarks: str) -> Any:
 
 
 def _fitted(chart: Any, look: Look, inches: float) -> Any:
-    """Return a chart whose whole width, labels included, is that of the look, and whose height is that in a column."""
+    """Return a chart fitted to the width, labels included, with a height in inches for a journal's column."""
     autosize = alt.AutoSizeParams(type="fit", contains="padding")
     return chart.properties(width=look.points, height=inches * 72 * look.taller, autosize=autosize)
 
@@ -211,41 +210,37 @@ def _text(value: Value) -> str:
 
 
 def baseline_of(run: Run) -> Trial | None:
-    """Return the baseline, None if no type was tuned, since any configuration would be one."""
+    """Return the baseline, None if no type was tuned."""
     return run.baseline if run.info.baseline_values else None
 
 
-def _judges(run: Run) -> bool:
+def _has_limits(run: Run) -> bool:
     return run.info.objective.threshold is not None or bool(run.info.objective.constraints)
 
 
 def _valid(run: Run) -> list[Trial]:
     valid = [trial for trial in run.trials if trial.is_valid]
     if not valid:
-        ended = pairs(run.statuses)
-        raise PlotError(f"none of {_counted(len(run.trials), 'trial')} ran to its end: nothing to draw ({ended})")
+        raise PlotError(f"no trial is valid: there is nothing to draw ({pairs(run.statuses)})")
     return valid
 
 
 def _trials(run: Run, y: MetricAxis, x: MetricAxis | None = None) -> pd.DataFrame:
     """Return the trials in the order of evaluation: ``trial``, ``configuration``, ``ended``, ``y``, ``x``, ``what``.
 
-    ``trial`` counts from 1; of over 3,000 trials ``configuration`` is empty; ``ended`` is the status; ``what`` is
-    "feasible" (without limits "configuration"), "infeasible" or "failed".
+    ``trial`` counts from 1. ``configuration`` is empty for more than 3,000 trials. ``ended`` is the status, ``what``
+    the mark: "feasible" (without limits "configuration"), "infeasible" or "failed".
     """
-    trials, judged = run.trials, _judges(run)
-
-    def kind(trial: Trial) -> str:
-        valid = "configuration" if not judged else "feasible" if run.objective.is_feasible(trial) else "infeasible"
-        return valid if trial.is_valid else "failed"
-
+    trials, within = run.trials, {True: "feasible", False: "infeasible"}
+    if not _has_limits(run):
+        within = dict.fromkeys(within, "configuration")
     columns = {
         "trial": range(1, len(trials) + 1),
         "configuration": [plain(str(trial.configuration)) for trial in trials] if len(trials) <= 3000 else "",
         "ended": [trial.status.value for trial in trials],
         "y": y.values(run, trials),
         "x": math.nan if x is None else x.values(run, trials),
-        "what": list(map(kind, trials)),
+        "what": [within[run.objective.is_feasible(each)] if each.is_valid else "failed" for each in trials],
     }
     return pd.DataFrame(columns)
 
@@ -255,19 +250,19 @@ def _trials(run: Run, y: MetricAxis, x: MetricAxis | None = None) -> pd.DataFram
 
 @dataclass(frozen=True, slots=True)
 class MetricAxis:
-    """A metric as it is drawn: its name, the label of its axis, and the factor from its unit to that of the label."""
+    """A metric on an axis: its name, the label, and the factor from its unit to the unit of the label."""
 
     metric: str
     label: str
     factor: float = 1.0
 
     def values(self, run: Run, trials: Sequence[Trial]) -> Floats:
-        """Return the numbers of trials in the unit of the label, NaN if a trial has none; shape ``(n_trials,)``."""
+        """Return the values of trials in the unit of the label, NaN if missing; shape ``(n_trials,)``."""
         numbers = np.array([run.metric_of(trial, self.metric) for trial in trials], dtype=np.float64) * self.factor
         return np.where(np.isfinite(numbers), numbers, np.nan)
 
     def scaled(self, values: Sequence[float]) -> dict[str, Any]:
-        """Return the scale and the axis, logarithmic unless numbers are negative or speedups; 0 is left of the rest."""
+        """Return scale and axis: linear for negative numbers and speedups, else logarithmic with 0 at the left end."""
         known = np.array([value for value in values if math.isfinite(value)])
         positive = known[known > 0]
         if self.metric == "speedup" or not positive.size or (known < 0).any():
@@ -323,7 +318,7 @@ def _coloured(names: Sequence[str]) -> dict[str, str]:
 
 
 def _points(look: Look, name: str, table: pd.DataFrame, every: pd.DataFrame, tooltip: Sequence[Any], **at: Any) -> Any:
-    """Return the trials of a table as marks by ``what``; of many trials in all, those not marked out are smaller."""
+    """Return the trials of a table as marks by ``what``; ordinary trials shrink with the number of all trials."""
     found = [mark for mark in _MARKS if mark in set(every["what"])]
     shrunk = min(1.0, max(0.2, (500 / max(len(every), 1)) ** 0.5))
     area = {n: _MARKS[n][3] * look.scale**2 * (shrunk if n in list(_MARKS)[:4] else 1.0) for n in found}
@@ -346,15 +341,16 @@ def _lines(styles: Mapping[str, tuple[str, Sequence[float]]]) -> dict[str, Any]:
     }
 
 
-def _told(*columns: str, **numbers: str) -> list[Any]:
+def _tooltips(*columns: str, **numbers: str) -> list[Any]:
     texts = [alt.Tooltip(f"{name}:{'Q' if name == 'trial' else 'N'}") for name in columns]
     return texts + [alt.Tooltip(f"{name}:Q", title=title, format=".4~g") for name, title in numbers.items()]
 
 
 def _linked(points: Any, look: Look, *, is_brushed: bool = True) -> Any:
-    """Return points in which a page can choose trials: others are faint, a ring is around one, and areas are drawn.
+    """Return points with selection by the page, if the look is linked.
 
-    The page sets ``chosen``, the number of a trial, and ``shown``, by number whether a trial is, or null for all.
+    The page sets ``chosen``, the number of the trial with a ring, and ``shown``, the trials that are not faint, or null
+    for all. A brush selects an area.
     """
     if not look.is_linked:
         return points
@@ -374,13 +370,13 @@ def _linked(points: Any, look: Look, *, is_brushed: bool = True) -> Any:
 def _pareto(run: Run, look: Look, metrics: Sequence[str] = ()) -> Any:
     metrics = metrics or _default_metrics(run)
     if len(metrics) != 2:
-        raise PlotError(f"a plot has two axes, so two metrics, not {len(metrics)}: {', '.join(metrics)}")
+        raise PlotError(f"a plot needs two metrics, not {len(metrics)}: {', '.join(metrics)}")
     y, x = (_metric_axis(run, name) for name in metrics)
     front, valid = run.pareto(metrics), _valid(run)
     points = _trials(run, y, x).dropna(subset=["x", "y"])
     points = points[points["what"] != "failed"]
     if points.empty:
-        raise PlotError(f"no trial has a finite {x.metric} and a finite {y.metric}, so there is nothing to draw")
+        raise PlotError(f"no trial has a finite {x.metric} and a finite {y.metric}: there is nothing to draw")
     roles = pd.DataFrame(_roles(run, front), columns=["trial", "what"])
     marked = roles.merge(points.drop(columns="what"), on="trial")
     steps = marked[marked["what"].str.startswith("front")].sort_values(["x", "y"])
@@ -398,9 +394,9 @@ def _pareto(run: Run, look: Look, metrics: Sequence[str] = ()) -> Any:
     layers = [line.encode(**at, order="step:Q", **styled)]
     for name, text in texts.items():
         layers.append(_rules(look, {name: limits[name], "line": text}).encode(**{name: at[name]}, **styled))
-    told = _told("trial", "configuration", "what", x=x.label, y=y.label)
+    tooltip = _tooltips("trial", "configuration", "what", x=x.label, y=y.label)
     drawn = pd.concat([points, marked])
-    chart = alt.layer(*layers, _linked(_points(look, "points", drawn, drawn, told, **at), look))
+    chart = alt.layer(*layers, _linked(_points(look, "points", drawn, drawn, tooltip, **at), look))
     if "error" in metrics and (levels := _uniform_errors(run)):
         name = "x" if x.metric == "error" else "y"
         beside = _levels(levels, name, scales[name]["scale"], look)
@@ -414,7 +410,7 @@ def _pareto(run: Run, look: Look, metrics: Sequence[str] = ()) -> Any:
 def _default_metrics(run: Run) -> tuple[str, str]:
     if not any(math.isfinite(trial.error) for trial in _valid(run)):
         names = ", ".join(run.metric_names)
-        raise PlotError(f"no trial has a finite error to draw: choose two of the other metrics (--metrics): {names}")
+        raise PlotError(f"no trial has a finite error: give two other metrics by --metrics: {names}")
     objective = run.objective.metric
     if objective not in ("time_ms", "error"):
         return objective, "error"
@@ -422,35 +418,31 @@ def _default_metrics(run: Run) -> tuple[str, str]:
 
 
 def _roles(run: Run, front: Sequence[Trial]) -> list[tuple[int, str]]:
-    kinds = list(uniform_types(run.parameters).values())
-    uniform = {t.configuration: any(t.configuration.is_among(_sets(types)) for types in kinds) for t in front}
+    kinds = [types.items() for types in uniform_types(run.parameters).values()]
     names = {True: "front, one type", False: "front, mixed types"}
-    marked = [(trial, names[uniform[trial.configuration]] if kinds else "front") for trial in front]
+    is_uniform = [any(types <= trial.configuration.items() for types in kinds) for trial in front]
+    marked = [(trial, names[one] if kinds else "front") for trial, one in zip(front, is_uniform, strict=True)]
     baseline, winner = baseline_of(run), run.best or run.closest
     if baseline is not None:
         marked.append((baseline, "baseline"))
-    if _judges(run) or baseline is not None:
+    if _has_limits(run) or baseline is not None:
         marked += [(trial, "tied") for trial in run.contenders[1:]]
         marked += [] if winner is None else [(winner, "closest" if run.best is None else "winner")]
     numbers = {trial.configuration: number for number, trial in enumerate(run.trials, 1)}
     return [(numbers[trial.configuration], name) for trial, name in marked]
 
 
-def _sets(types: Mapping[str, Value]) -> dict[str, list[Value]]:
-    return {name: [value] for name, value in types.items()}
-
-
 def _uniform_errors(run: Run) -> dict[float, list[str]]:
     levels: dict[float, list[str]] = {}
     for name, types in uniform_types(run.parameters).items():
-        of_type = [t for t in run.trials if t.is_valid and t.configuration.is_among(_sets(types))]
-        if (error := min((t.error for t in of_type), default=math.nan)) < math.inf:
-            levels.setdefault(error, []).append(plain(name))
+        errors = [t.error for t in run.trials if t.is_valid and types.items() <= t.configuration.items()]
+        if min(errors, default=math.nan) < math.inf:
+            levels.setdefault(min(errors), []).append(plain(name))
     return levels
 
 
 def _levels(levels: Mapping[float, Sequence[str]], name: str, scale: Any, look: Look) -> Any:
-    """Draw a dotted line at the error of each precision, named along an axis of its own at the other side."""
+    """Draw a dotted line at the error of each precision, with its name at the opposite axis."""
     labels = json.dumps([", ".join(types) for types in levels.values()])
     texts = f"{labels}[indexof({json.dumps(list(levels))}, datum.value)]"
     orient, angle = ("top", -90) if name == "x" else ("right", 0)
@@ -464,7 +456,7 @@ def _levels(levels: Mapping[float, Sequence[str]], name: str, scale: Any, look: 
 
 
 def fronts(runs: Mapping[str, Run], look: Look) -> Any:
-    """Draw the fronts of several runs, by name, in speedup and error, or in time where a run has no baseline."""
+    """Draw the fronts of several runs in speedup and error, or in time if a run has no baseline."""
     metric = "speedup" if all(baseline_of(run) is not None for run in runs.values()) else "time_ms"
     rows = [
         (name, trial.error, run.metric_of(trial, metric), plain(str(trial.configuration)))
@@ -485,7 +477,7 @@ def fronts(runs: Mapping[str, Run], look: Look) -> Any:
     )
     points = base.mark_point(filled=True, opacity=1, size=24 * look.scale**2).encode(
         shape=_styled(alt.Shape, "run", {name: shapes[i % len(shapes)] for i, name in enumerate(names)}),
-        tooltip=_told("run", "configuration", x=x.label, y=y.label),
+        tooltip=_tooltips("run", "configuration", x=x.label, y=y.label),
     )
     chart = alt.layer(base.mark_line(interpolate="step-after", strokeWidth=look.scale), points)
     return _finished(_fitted(chart, look, 2.8), look, None)
@@ -502,10 +494,10 @@ def _progress(run: Run, look: Look) -> Any:
     table["what"] = table["what"].where(is_known | (table["what"] == "failed"), "infeasible, not timed")
     scaled = axis.scaled(list(table["y"][is_known]))
     x, y = _trial_axis(run, look), alt.Y("y:Q", **scaled)
-    told = _told("trial", "configuration", "ended")
-    known = _points(look, "points", table[is_known], table, [*told, *_told(y=axis.label)], x=x, y=y)
-    # Trials without a number stand in a row at the top.
-    top = _points(look, "top", table[~is_known], table, told, x=x, y=alt.value(4 * look.scale))
+    tooltip = _tooltips("trial", "configuration", "ended")
+    known = _points(look, "points", table[is_known], table, [*tooltip, *_tooltips(y=axis.label)], x=x, y=y)
+    # Trials without a value form a row at the top.
+    top = _points(look, "top", table[~is_known], table, tooltip, x=x, y=alt.value(4 * look.scale))
 
     feasible = table["y"].where(table["what"].isin(["feasible", "configuration"]))
     best = (feasible.cummin() if run.objective.minimise else feasible.cummax()).ffill()
@@ -550,24 +542,24 @@ def _parameters(run: Run, look: Look) -> Any:
 
 
 def _effects(run: Run) -> tuple[pd.DataFrame, float]:
-    """Return what the objective depends on, a row for each parameter of each trial, and the R² of a forest.
+    """Return a table with a row for each trial and parameter, the most important first, and the R² of a forest.
 
-    Columns: ``trial``, ``parameter``, ``value``, ``place`` (in the order of parameters and values), ``is_type`` (in the
-    accuracy signature), ``relative`` (the objective as a multiple of the best), ``loss`` (see :func:`_importance`) and
-    its ends ``low`` and ``high``. Parameters have two values or more, the most important first.
+    Columns: ``trial``, ``parameter``, ``value``, ``place`` (order of parameters and values), ``is_type`` (whether it is
+    in the accuracy signature), ``relative`` (the objective relative to the best), ``loss`` (see :func:`_importance`)
+    and its interval, ``low`` and ``high``. Parameters with one value are left out.
     """
     valid, described = _valid(run), run.parameters
     values = _metric_axis(run, run.objective.metric).values(run, valid)
     is_of_space = [all(trial.configuration.get(p.name) in p.values for p in described) for trial in valid]
     usable = (values > 0) & np.array(is_of_space)
     if not usable.any():
-        raise PlotError(f"no trial has a positive {run.objective.metric}, so there is nothing to compare")
+        raise PlotError(f"no trial has a positive {run.objective.metric}: there is nothing to compare")
     trials, values = [valid[i].configuration for i in np.flatnonzero(usable)], values[usable]
     relative = values / values.min() if run.objective.minimise else values.max() / values
     columns = {p: [p.values.index(found[p.name]) for found in trials] for p in described}
     codes = {parameter: column for parameter, column in columns.items() if len(set(column)) > 1}
     if not codes:
-        raise PlotError(f"no parameter has two values among {_counted(len(trials), 'trial')}: nothing to compare")
+        raise PlotError(f"every parameter has one value in {_counted(len(trials), 'trial')}: nothing to compare")
     losses, r2 = np.zeros((len(codes), 1)), math.nan
     if len(trials) >= _LEAST_TRIALS:
         losses, r2 = _importance(np.array(list(codes.values()), dtype=np.float64).T, np.log(relative))
@@ -585,23 +577,23 @@ def _effects(run: Run) -> tuple[pd.DataFrame, float]:
 
 
 def _importance(features: Floats, target: Floats) -> tuple[Floats, float]:
-    """Return how much R² a random forest loses without each feature, shape ``(n_features, n_folds)``, and its R².
+    """Return the permutation importance (Breiman 2001) of each feature in a random forest, and the forest's R².
 
-    Losses are permutation importances (Breiman 2001) over the folds of a cross-validation with at most 2,000 trials
-    drawn at random.
+    The importance is the loss of R², shape ``(n_features, n_folds)``, in a cross-validation of at most 2,000 random
+    trials.
     """
     from sklearn.ensemble import RandomForestRegressor
     from sklearn.inspection import permutation_importance
-    from sklearn.model_selection import KFold
+    from sklearn.model_selection import KFold, cross_validate
 
     chosen = np.sort(np.random.default_rng(0).permutation(len(target))[:2000])
-    features, target, losses, scores = features[chosen], target[chosen], [], []
-    for known, unseen in KFold(5, shuffle=True, random_state=0).split(features):
-        forest = RandomForestRegressor(40, random_state=0).fit(features[known], target[known])
-        test = features[unseen], target[unseen]
-        losses.append(permutation_importance(forest, *test, n_repeats=3, random_state=0).importances_mean)
-        scores.append(forest.score(*test))
-    return np.array(losses).T, float(np.mean(scores))
+    x, y, folds = features[chosen], target[chosen], KFold(5, shuffle=True, random_state=0)
+    found = cross_validate(RandomForestRegressor(40, random_state=0), x, y, cv=folds, return_estimator=True)
+    losses = [
+        permutation_importance(forest, x[unseen], y[unseen], n_repeats=3, random_state=0).importances_mean
+        for forest, (_, unseen) in zip(found["estimator"], folds.split(x), strict=True)
+    ]
+    return np.array(losses).T, float(found["test_score"].mean())
 
 
 def _titled(look: Look, *lines: str) -> Any:
@@ -650,10 +642,10 @@ def _values_part(effects: pd.DataFrame, look: Look, what: str, width: float) -> 
 
 
 def _pairs_table(effects: pd.DataFrame, rows: int, columns: int) -> pd.DataFrame:
-    """Return the best (``relative``) with each type (``value``) and each value of another parameter (``setting``).
+    """Return the best (``relative``) for each type (``value``) and value of another parameter (``setting``).
 
-    ``is_best`` marks the best settings of a parameter in a row. As many parameters as ``rows`` and ``columns`` hold.
-    Without types, or without others, it is the most important parameter against the others.
+    ``is_best`` marks the best setting of a parameter in a row. Parameters beyond ``rows`` and ``columns`` are left out.
+    If all or no parameters are types, the most important parameter takes the place of the types.
     """
 
     def fitting(part: pd.DataFrame, most: int) -> pd.DataFrame:
@@ -695,7 +687,7 @@ def _pairs_part(cells: pd.DataFrame, look: Look, what: str) -> Any:
 def _time(run: Run, look: Look) -> Any:
     total = {plain(phase): seconds for phase, seconds in spent_s(run).items()}
     if not total:
-        raise PlotError("the run does not say how its time was spent: it was recorded without durations")
+        raise PlotError("the run was recorded without durations")
     whole = sum(total.values())
     units = (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3))
     unit, seconds = next((each for each in units if whole >= 2 * each[1]), units[-1])
@@ -727,9 +719,9 @@ def _time(run: Run, look: Look) -> Any:
 
 
 def _spent_along(run: Run, phases: Sequence[str]) -> pd.DataFrame:
-    """Return the seconds each phase of the trials took up to a trial: ``trial``, ``phase``, ``seconds``, ``place``.
+    """Return the cumulative seconds of each phase of the trials: ``trial``, ``phase``, ``seconds``, ``place``.
 
-    Time beside the trials (prepare, search) has no place along the run and is left out; 300 steps are enough to see.
+    Time outside trials (prepare, search) is left out. There are at most 300 steps.
     """
     each = pd.DataFrame([{}, *(trial.measurement.durations_s for trial in run.trials)]).rename(columns=plain)
     sums = each.reindex(columns=list(phases)).fillna(0.0).cumsum() / max(1, run.state.workers)
@@ -750,7 +742,7 @@ def _kernels(run: Run, look: Look) -> Any:
             parts = {**{plain(kernel): each.time_ms for kernel, each in times.items()}, HOST: host_ms(trial)}
             rows += [(label, kernel, ms) for kernel, ms in parts.items()]
     if not rows:
-        raise PlotError("no trial that could be shown says where its time went: neither baseline nor winner ran")
+        raise PlotError("neither the baseline nor the winner has times of kernels")
     table = pd.DataFrame(rows, columns=["trial", "kernel", "ms"])
     groups = table.groupby("trial", sort=False)["ms"]
     table = table.assign(end=groups.cumsum(), share=table["ms"] / groups.transform("sum"))
@@ -763,7 +755,7 @@ def _kernels(run: Run, look: Look) -> Any:
         x=alt.X("start:Q", title="time of one run by kernel (ms)"),
         x2="end:Q",
         fill=_styled(alt.Fill, "kernel", {**_coloured(names), HOST: "white"}),
-        tooltip=_told("kernel", ms="ms", share="share"),
+        tooltip=_tooltips("kernel", ms="ms", share="share"),
     )
     texts = base.mark_text(fontSize=look.letters).encode(x="middle:Q", text="text:N")
     size = {"width": look.points - 80 * look.scale, "height": alt.Step(24 * look.scale)}
@@ -815,9 +807,9 @@ def _sensitivity(run: Run, look: Look) -> Any:
 
 
 def _change_row(change: Change) -> dict[str, Any]:
-    """Return a change of one type: ``change``, ``what``, ``digits``, ``speed`` and its interval ``low`` to ``high``.
+    """Return a change of one type: ``change``, ``what``, ``digits``, ``speed`` and its interval, ``low`` to ``high``.
 
-    ``remark`` stands for digits that are not finite, ``why`` for a speed that is not known or beyond the axis.
+    ``remark`` replaces digits that are not finite, ``why`` an unknown speed or one beyond the axis.
     """
     outcome = change.outcome
     speed, digits = outcome.speed, outcome.digits
@@ -845,13 +837,13 @@ def _change_row(change: Change) -> dict[str, Any]:
 
 
 def map_of(values: ArrayLike, label: str, *, scheme: str, domain: Sequence[float], log: bool = False) -> Any:
-    """Return a map of an array of two dimensions as a chart, its first row at the bottom; NaN is left blank.
+    """Return a heat map of a two-dimensional array, with the first row at the bottom and NaN blank.
 
     Args:
-        values: shape ``(rows, columns)``; of more than 128 a side, means of blocks are drawn.
-        label: what the numbers are, with their unit.
+        values: shape ``(rows, columns)``; above 128 a side, blocks are averaged.
+        label: name and unit of the values.
         scheme: a colour scheme of Vega.
-        domain: the smallest and the largest number (and one between them for a diverging scheme).
+        domain: smallest and largest value, with the middle between them for a diverging scheme.
         log: whether colours follow the logarithm.
     """
     cells = np.asarray(values, dtype=np.float64)
@@ -877,6 +869,6 @@ _DRAW: Final[Mapping[str, Callable[[Run, Look], Any]]] = {
     "sensitivity": _sensitivity,
     "kernels": _kernels,
 }
-#: What can be drawn of an application's run alone, and of any run.
+#: Kinds of charts for applications only, and for any run.
 APPLICATION_KINDS: Final = ("kernels", "answer")
 KINDS: Final = tuple(kind for kind in _DRAW if kind not in APPLICATION_KINDS)

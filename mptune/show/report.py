@@ -1,7 +1,7 @@
-"""One HTML file about runs that opens offline: verdict, charts, and a table of trials to sort and filter.
+"""A report on runs in one HTML file that opens offline: verdict, charts, and a table of trials to sort and filter.
 
-Nothing from a run is code: the template escapes text, data are JSON that cannot end its script element, the page's own
-script makes text nodes of them, and its policy lets no other script run and nothing be loaded.
+Nothing from a run is executed: the template escapes text, data are JSON that cannot end its script element, the page's
+script creates text nodes, and the content security policy blocks other scripts and all requests.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from mptune.run import Run, json_document
 from mptune.show.charts import APPLICATION_KINDS, KINDS, Look, baseline_of, chart_of, fronts
 from mptune.show.saving import in_script, vega
 
-#: Trials whose source is in the page unless another number is asked for.
+#: Default number of trials with their source in the page.
 SOURCES: Final = 1000
-#: Characters of a message in the table of trials; the run file has all.
+#: Characters of a message in the table of trials; longer messages are cut.
 _LONGEST_MESSAGE: Final = 2000
 _ENVIRONMENT: Final = jinja2.Environment(
     loader=jinja2.PackageLoader("mptune.show", "files"), undefined=jinja2.StrictUndefined, autoescape=True
@@ -44,18 +44,18 @@ _ENVIRONMENT: Final = jinja2.Environment(
 def write_report(
     runs: Run | str | Path | Sequence[Run | str | Path], path: str | Path, *, sources: int = SOURCES
 ) -> dict[str, Any]:
-    """Write a report on runs as one HTML file that opens offline, and return what it shows (:func:`report_document`).
+    """Write a report on runs as one HTML file that opens offline, and return its data (:func:`report_document`).
 
     Args:
-        runs: runs, or run files; one that is still being written is taken as it is now.
-        path: the file; folders that lead to it are made, and a report there before is replaced.
-        sources: how many of the rendered sources a run has to include, at most: of best, baseline, failures and front
-            first, then of the fastest.
+        runs: runs or run files, also of unfinished runs.
+        path: the file; missing folders are created, and an existing report is replaced.
+        sources: largest number of rendered sources of each run: best, baseline, failures and front first, then the
+            fastest.
 
     Raises:
         RunFileError: a run file cannot be read.
         PlotError: altair is not installed.
-        MptuneError: no run, a negative number of sources, or the file cannot be written, or is a run file.
+        MptuneError: no run, a negative number of sources, or a file that cannot be written or is a run file.
     """
     path = Path(path)
     if path.is_file() and is_run_file(path):
@@ -71,10 +71,10 @@ def write_report(
 
 
 def report_document(runs: Run | str | Path | Sequence[Run | str | Path], *, sources: int = SOURCES) -> dict[str, Any]:
-    """Return what a report on runs shows: its title, and of each run its verdict, facts, charts and trials."""
+    """Return the data of a report: title, comparison, and verdict, facts, charts and trials of each run."""
     given = [runs] if isinstance(runs, Run | str | Path) else list(runs)
     if not given:
-        raise MptuneError("a report needs one run or more")
+        raise MptuneError("a report needs at least one run")
     if sources < 0:
         raise MptuneError(f"sources {sources}: expected 0 or more")
     named: dict[str, Run] = {}
@@ -146,7 +146,7 @@ def _run_document(run: Run, label: str, file: str, sources: int) -> dict[str, An
 
 
 def _charts(run: Run) -> list[dict[str, Any]]:
-    """Return the charts of a run that it has data for, and its front with memory instead of error."""
+    """Return the charts that the run has data for, with a second front over memory."""
     more = [("pareto", (run.objective.metric, "memory_bytes"))] if "memory_bytes" in run.metric_names else []
     others = [kind for kind in (*KINDS, *APPLICATION_KINDS) if kind not in ("pareto", "parameters", "answer")]
     kinds = [("pareto", ()), *more, *((kind, ()) for kind in (*others, "parameters"))]
@@ -155,12 +155,10 @@ def _charts(run: Run) -> list[dict[str, Any]]:
         look = Look("screen", title=kind == "sensitivity", is_linked=kind in ("pareto", "progress"))
         with contextlib.suppress(PlotError, MptuneError):
             chart = chart_of(run, kind, look, metrics).to_dict(validate=False)
-            for rows in chart.get("datasets", {}).values():
-                # Five digits are more than a picture shows; a report of many trials weighs a third less.
-                rows[:] = [
-                    {name: _rounded(value, 5) for name, value in row.items() if value is not None} for row in rows
-                ]
-            name = kind if not metrics else f"{kind}: {' and '.join(metrics)}"
+            for name, rows in chart.get("datasets", {}).items():  # five digits: a third less data
+                known = ({key: value for key, value in row.items() if value is not None} for row in rows)
+                chart["datasets"][name] = [{key: _rounded(value, 5) for key, value in row.items()} for row in known]
+            name = f"{kind}: {' and '.join(metrics)}" if metrics else kind
             charts.append({"name": plain(name), "linked": look.is_linked, "spec": chart})
     return charts
 
@@ -174,7 +172,7 @@ def _columns(run: Run) -> list[dict[str, Any]]:
     columns = [{"name": "trial", "cells": list(range(1, len(run.trials) + 1))}]
     for name in names:
         if name in found and (name in own or found[name].notna().any()):
-            # A number of a trial that failed would be sorted among those that count.
+            # Metrics of failed trials are left out of the table, which is sorted by them.
             known = found[name].notna() & (valid | (name not in metrics))
             cells = found[name].astype(object).where(known, None).tolist()
             columns.append({"name": plain(name), "cells": list(map(_cell, cells))})
@@ -193,14 +191,10 @@ def _cell(cell: Any) -> Any:
 
 
 def _sources_of(run: Run, count: int) -> dict[str, Any]:
-    """Return the sources the run has of its most interesting trials, at most ``count``, without the prelude they share.
-
-    Sources of one kernel have most lines in common: ``by_trial`` holds positions in the distinct ``lines``. Without
-    sources, the remarks say why.
-    """
+    """Return at most ``count`` sources, without the prelude: ``by_trial`` has positions in the distinct ``lines``."""
     remarks = []
     if not run.sources and run.trials:
-        remarks = ["No source is shown: the run has none (mptune render prints it)."]
+        remarks = ["The run has no sources: mptune render prints them."]
     elif count < 1 and run.trials:
         remarks = ["The report was made without sources."]
     positions: dict[str, int] = {}

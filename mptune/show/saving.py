@@ -1,4 +1,4 @@
-"""Charts as files: PNG, SVG, PDF, and HTML that opens offline."""
+"""Writing of charts: PNG, SVG, PDF, and HTML that opens offline."""
 
 from __future__ import annotations
 
@@ -34,20 +34,19 @@ vegaEmbed("#chart", JSON.parse(document.getElementById("specification").textCont
 
 
 def check_path(path: str | Path) -> Path:
-    """Return the path of a chart."""
+    """Return the path of a chart; raise PlotError for an unknown suffix or a missing folder."""
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
-        found = path.suffix or "without one"
-        raise PlotError(f"cannot write {path}: a plot is written as {', '.join(SUFFIXES)} by its suffix, not {found}")
+        raise PlotError(f"cannot write {path}: expected the suffix {', '.join(SUFFIXES)}")
     if not path.parent.is_dir():
         raise PlotError(f"cannot write {path}: there is no folder {path.parent}")
     return path
 
 
 def save(chart: Any, path: str | Path) -> Path:
-    """Write a chart of :func:`mptune.plot` as PNG, PDF, SVG or HTML; a file that is there is replaced.
+    """Write a chart of :func:`mptune.plot` as PNG, PDF, SVG or HTML, replacing an existing file.
 
-    The same chart gives the same bytes with the same version of vl-convert-python.
+    Equal charts give equal bytes with the same version of vl-convert-python.
     """
     path = check_path(path)
     kind = path.suffix.lower().removeprefix(".")
@@ -66,16 +65,13 @@ def save(chart: Any, path: str | Path) -> Path:
 
 
 def in_script(document: Any) -> str:
-    """Return JSON that cannot end the script element it stands in: ASCII, without ``<``, ``>`` and ``&``."""
+    """Return JSON for a script element: ASCII, with ``<``, ``>`` and ``&`` escaped."""
     text = json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def vega() -> str:
-    """Return Vega, Vega-Lite and vega-embed as one script.
-
-    Putting it together takes seconds, so it is kept in mptune's cache.
-    """
+    """Return Vega, Vega-Lite and vega-embed as one script, cached because bundling takes seconds."""
     cache, key = BinaryCache(), BinaryCache.key(("vega", vl_convert.__version__))
     kept = cache.get(key)
     if kept is not None:

@@ -17,7 +17,6 @@ from mptune.source.render import render_body, template_lines
 from mptune.space.configuration import Configuration
 from mptune.space.expressions import Expression
 from mptune.space.parameters import Parameter, uniform_types
-from mptune.space.sampling import covering
 from mptune.space.search_space import SearchSpace
 
 #: Most lines of a template, and most literals, in one warning.
@@ -32,7 +31,7 @@ def examples(kernel: Kernel, space: SearchSpace) -> tuple[Configuration, ...]:
             alike = space.restrict({name: (value,) for name, value in types.items()}, explains=False)
         except EmptySpaceError:
             continue
-        found += alike.configurations(covering(alike, np.random.default_rng(0)))
+        found += alike.configurations(alike.covering(np.random.default_rng(0)))
     return tuple(found)
 
 

@@ -9,24 +9,24 @@ from typing import Any, Self, TypeVar
 
 Entry = TypeVar("Entry")
 
-#: What a parameter can be set to. A precision or policy is its canonical name, a permutation a tuple.
+#: The value of a parameter. Precisions and policies are canonical names, permutations tuples.
 Value = int | float | str | bool | tuple[int, ...]
 
 
 def is_value(value: Any) -> bool:
-    """Whether what JSON gave is a :data:`Value`; it makes a list of a tuple."""
+    """Whether a value read from JSON is a :data:`Value`; a permutation may be a list."""
     if isinstance(value, (list, tuple)):
         return all(map(is_whole, value))
     return isinstance(value, (bool, str)) or is_number(value)
 
 
 def is_number(value: Any) -> bool:
-    """Whether this is a finite number that a double can hold."""
+    """Whether a value is a finite number within the range of a double."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def is_whole(value: Any) -> bool:
-    """Whether this is a whole number that a double can hold."""
+    """Whether a value is an integer within the range of a double."""
     return isinstance(value, int) and is_number(value)
 
 
@@ -79,7 +79,7 @@ class Configuration(NamedValues[Value]):
         return tuple(self._items[name] for name in names)
 
     def is_among(self, values: Mapping[str, Collection[Value]]) -> bool:
-        """Whether it has one of the values given for each of some names."""
+        """Whether each named parameter has one of the given values."""
         return all(self._items.get(name) in allowed for name, allowed in values.items())
 
     def to_json(self) -> str:

@@ -1,4 +1,4 @@
-"""Constraints: predicates over parameters and constants that are known before anything runs."""
+"""Constraints: predicates over parameters and constants."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from mptune.space.expressions import Expression, Known, fold, known, map_childre
 
 
 class Constraint(Expression):
-    """A predicate over parameters, with the constants put in; a callable is a call of that function.
+    """A predicate over parameters, with constants substituted; a callable becomes a call expression.
 
-    ``text`` is how it is shown: the text it was given as, or the callable's name and arguments.
+    ``text`` is the given text, or name and arguments of the callable.
     """
 
     __slots__ = ()
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Return whether the configuration with these values satisfies it; raise ConstraintError if it fails there."""
+        """Return whether values satisfy the constraint; raise ConstraintError if the evaluation fails."""
         try:
             return bool(self.evaluate(values))
         except ExpressionError as error:
             raise ConstraintError(f"constraint: {error}") from error
 
     def mask(self, columns: Mapping[str, NDArray[Any]], n: int) -> NDArray[np.bool_]:
-        """Return whether each of ``n`` rows, whose columns are (n,) each, satisfies it; raise as :meth:`holds`."""
+        """Return whether each of ``n`` rows satisfies the constraint, (n,); raise as :meth:`holds`."""
         try:
             return self.evaluate_columns(columns, n).astype(object).astype(np.bool_)
         except ExpressionError as error:
             raise ConstraintError(f"constraint: {error}") from error
 
     def with_tree(self, tree: ast.expr) -> Constraint:
-        """Return the constraint with another predicate under the same text."""
+        """Return the constraint with another predicate and the same text."""
         return Constraint(self.text, tree, self.functions)
 
     def bind(self, values: Mapping[str, Any]) -> Constraint:
@@ -47,14 +47,14 @@ class Constraint(Expression):
         return self if self.names.isdisjoint(values) else self.with_tree(fold(self.tree, values))
 
     def renamed(self, names: Mapping[str, str]) -> Constraint:
-        """Return it over parameters of other names, which may have dots."""
+        """Return the constraint over renamed parameters; new names may have dots."""
         tree = rewrite_names(self.tree, lambda name: ast.Name(names.get(name.id, name.id), ast.Load()))
         return Constraint(self.text if self.functions else ast.unparse(tree), tree, self.functions)
 
     def split(self, facts: Mapping[str, Known]) -> list[Constraint]:
-        """Return constraints that together say the same, one for each part of a top-level ``and``.
+        """Return equivalent constraints, one for each part of a top-level ``and``.
 
-        A part that can fail keeps the parts before it, which may protect it (``a != 0 and b % a == 0``).
+        A part whose evaluation can fail keeps the parts before it as a guard (``a != 0 and b % a == 0``).
         """
         parts = _conjuncts(self.tree)
         pieces: list[Constraint] = []
@@ -64,7 +64,7 @@ class Constraint(Expression):
         return pieces
 
     def is_total(self, facts: Mapping[str, Known]) -> bool:
-        """Return whether it can be evaluated whatever the values of its parameters."""
+        """Return whether no values of the parameters make the evaluation fail."""
         return known(self.tree, facts).is_total
 
 
@@ -77,10 +77,7 @@ def _conjuncts(tree: ast.expr) -> list[ast.expr]:
 def compile_constraint(
     constraint: str | Callable[..., Any] | Constraint, names: Iterable[str], constants: Mapping[str, Any] | None = None
 ) -> Constraint:
-    """Compile a constraint over parameters ``names`` and constants.
-
-    A callable takes the parameters and constants it needs by keyword name.
-    """
+    """Compile a constraint over parameters ``names`` and constants; a callable takes them by keyword."""
     if isinstance(constraint, Constraint):
         return constraint
     parameters, constant = tuple(names), dict(constants or {})
@@ -124,7 +121,7 @@ def _check_names(used: Iterable[str], text: str, usable: tuple[str, ...]) -> Non
 
 
 def with_canonical_precisions(constraint: Constraint, parameters: frozenset[str]) -> Constraint:
-    """Return the constraint with aliases of precisions replaced in comparisons with precision parameters."""
+    """Return the constraint with canonical names of precisions in comparisons with precision parameters."""
     if constraint.names.isdisjoint(parameters):
         return constraint
     return constraint.with_tree(_canonical(constraint.tree, parameters, constraint.text))

@@ -1,7 +1,4 @@
-"""Expressions over named values in Python's syntax, read from text.
-
-The tree of an expression may only have the nodes and functions listed here; then it is compiled to a Python function.
-"""
+"""Expressions over named values in Python's syntax: parsed, checked against allowed nodes and functions, compiled."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import ast
 import contextlib
 import copy
 import functools
-import itertools
 import math
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.errors import ExpressionError, MptuneError, did_you_mean
+from mptune.errors import ExpressionError, did_you_mean
 from mptune.precision import is_precision, precision
 
 _MAX_LENGTH: Final = 100_000  # characters of a text
@@ -31,16 +27,6 @@ _Functions = Mapping[str, Callable[..., Any]]
 _Node = TypeVar("_Node", bound=ast.AST)
 
 _LOOPS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
-_FAILURES: Final = (
-    MptuneError,
-    ArithmeticError,
-    TypeError,
-    ValueError,
-    LookupError,
-    NameError,
-    RecursionError,
-    MemoryError,
-)
 
 
 class Expression:
@@ -51,9 +37,9 @@ class Expression:
     calls of the :data:`FUNCTIONS`.
 
     Attributes:
-        names: the names it uses, without functions and loop variables.
-        tree: its syntax tree.
-        functions: what it may call besides, by name.
+        names: the free names, without functions and loop variables.
+        tree: the syntax tree.
+        functions: further functions by name.
     """
 
     __slots__ = ("_function", "_ordered", "functions", "names", "text", "tree")
@@ -78,10 +64,10 @@ class Expression:
         return self._function
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
-        """Return the expression's value; raise ExpressionError, with the values at which it fails."""
+        """Return the expression's value; raise ExpressionError, with the values, if the evaluation fails."""
         try:
             return self._compiled()(*[values[name] for name in self._ordered])
-        except _FAILURES as error:
+        except Exception as error:
             self._check_given(values)
             at = ", ".join(f"{name}={values[name]!r}" for name in self._ordered)
             raise ExpressionError(f"expression {self.text!r} fails{f' at {at}' if at else ''}: {error}") from error
@@ -89,7 +75,7 @@ class Expression:
     def evaluate_columns(self, columns: Mapping[str, NDArray[Any]], n: int) -> NDArray[Any]:
         """Return the expression's value for each of ``n`` rows, (n,), from columns by name, (n,) each.
 
-        Raise ExpressionError, with the values of the row in which it fails.
+        Raise ExpressionError, with the values of the failing row.
         """
         self._check_given(columns)
         given = [columns[name] for name in self._ordered]
@@ -98,9 +84,10 @@ class Expression:
                 return np.array(self._compiled()(*given))
         lists = [column.tolist() for column in given]
         rows = list(zip(*lists, strict=True)) if lists else [()] * n
+        function = self._compiled()
         try:
-            return column_of(list(itertools.starmap(self._compiled(), rows)))
-        except _FAILURES:  # once more, for the values at which it fails
+            return column_of([function(*row) for row in rows])
+        except Exception:  # repeated row by row, for the values in the message
             return column_of([self.evaluate(dict(zip(self._ordered, row, strict=True))) for row in rows])
 
     def _check_given(self, values: Mapping[str, Any]) -> None:
@@ -110,9 +97,9 @@ class Expression:
 
 
 def unknown_name(name: str, text: str, valid: Iterable[str]) -> str:
-    """Return the message for a name an expression may not use."""
+    """Return the message for a name that an expression may not use."""
     names = tuple(valid)
-    listed = ", ".join(names) if names else "none"
+    listed = ", ".join(names) or "none"
     return f"unknown name {name!r} in {text!r}{did_you_mean(name, names)} (names that may be used: {listed})"
 
 
@@ -129,12 +116,12 @@ def _parse(text: str) -> ast.expr:
         raise ExpressionError(f"an expression is text, not {text!r}")
     if len(text) > _MAX_LENGTH:
         raise ExpressionError(f"the expression has {len(text)} characters; at most {_MAX_LENGTH} are read")
-    # On one line, so that columns are those of the text.
+    # One line, so columns of the parser are columns of the text.
     source = text.strip().replace("\r", " ").replace("\n", " ")
     if not source:
         raise ExpressionError("the expression is empty")
     try:
-        # The line break makes the parser report an early end where it is.
+        # With a final line feed, the parser reports an unexpected end at its column.
         tree = ast.parse(source + "\n", mode="eval").body
         _check(tree, source)
         tree = _with_dotted_names(tree)
@@ -146,7 +133,7 @@ def _parse(text: str) -> ast.expr:
         reason = f"{error.msg} {where} (column {start + 1})"
         raise ExpressionError(f"cannot parse {_SHOWN.repr(source)}: {reason}") from None
     except (ValueError, MemoryError, RecursionError):
-        raise ExpressionError(f"cannot parse {_SHOWN.repr(source)}: it is nested too deeply, or no text") from None
+        raise ExpressionError(f"cannot parse {_SHOWN.repr(source)}: nested too deeply, or not text") from None
     return tree
 
 
@@ -168,7 +155,7 @@ def _check(tree: ast.expr, text: str) -> None:
                         hint, valid = did_you_mean(name, FUNCTIONS), ", ".join(FUNCTIONS)
                         raise ExpressionError(f"unknown function {name!r}{hint} in {text!r} (valid: {valid})")
                 case ast.Call():
-                    raise refuse("a call of anything but a named function", node)
+                    raise refuse("a call without the name of a function", node)
                 case ast.comprehension(target=target, is_async=is_async):
                     if is_async or not isinstance(target, ast.Name):
                         raise refuse("a loop over more than one name", target)
@@ -187,16 +174,16 @@ def _with_dotted_names(node: ast.expr) -> ast.expr:
 
 
 def operands(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the operands of a node in order; the name of a called function is none."""
+    """Yield the operands of a node in order, without the name of a called function."""
     for field, value in ast.iter_fields(node):
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, ast.expr | ast.comprehension) and field != "func":
                 yield item
 
 
-@functools.lru_cache(maxsize=4096)  # trees are never modified, and share parts
+@functools.lru_cache(maxsize=4096)  # trees are immutable by convention and share nodes
 def free_names(node: ast.AST) -> frozenset[str]:
-    """Return the names a tree takes from outside: no functions, no loop variables."""
+    """Return the free names of a tree, without functions and loop variables."""
     if isinstance(node, ast.Name):
         return frozenset((node.id,))
     if not isinstance(node, _LOOPS):
@@ -208,7 +195,7 @@ def free_names(node: ast.AST) -> frozenset[str]:
 
 
 def map_children(node: _Node, change: Callable[[ast.expr], ast.expr]) -> _Node:
-    """Return a node with its operands changed: the node itself if none changes, else a copy."""
+    """Return a copy of a node with changed operands, or the node itself if no operand changes."""
 
     def changed(item: Any) -> Any:
         if isinstance(item, ast.expr):
@@ -229,7 +216,7 @@ def map_children(node: _Node, change: Callable[[ast.expr], ast.expr]) -> _Node:
 def rewrite_names(
     tree: ast.expr, replace: Callable[[ast.Name], ast.expr], bound: frozenset[str] = frozenset()
 ) -> ast.expr:
-    """Return a tree with each name that is not ``bound`` by a loop replaced by what ``replace`` returns for it."""
+    """Return a tree with each name that is not ``bound`` by a loop replaced by ``replace(name)``."""
     if isinstance(tree, ast.Name):
         return tree if tree.id in bound else replace(tree)
     if not isinstance(tree, _LOOPS):
@@ -244,9 +231,9 @@ def rewrite_names(
 
 
 def fold(tree: ast.expr, values: Mapping[str, Any]) -> ast.expr:
-    """Return a tree with constants put in for names and constant parts evaluated.
+    """Return a tree with constants substituted for names and constant parts evaluated.
 
-    A part whose evaluation fails stays as it is, so that the failure shows only if the part is reached.
+    A part whose evaluation fails is left unevaluated: it may never be reached.
     """
     return _fold(rewrite_names(tree, lambda name: ast.Constant(values[name.id]) if name.id in values else name))
 
@@ -261,14 +248,14 @@ def _fold(node: ast.expr) -> ast.expr:
         case ast.BinOp() | ast.UnaryOp() | ast.Call() | ast.Compare() if not free_names(node):
             try:
                 value = _compiled(node, (), {})()
-            except _FAILURES:
+            except Exception:
                 return node
             return ast.copy_location(ast.Constant(value), node) if isinstance(value, int | float | str) else node
     return node
 
 
 def _fold_boolean(node: ast.BoolOp) -> ast.expr:
-    """Leave out operands that decide nothing and those after one that decides."""
+    """Remove neutral operands, and the operands after one that decides the result."""
     conjunction = isinstance(node.op, ast.And)
     kept: list[ast.expr] = []
     for position, operand in enumerate(node.values):
@@ -287,7 +274,7 @@ def _fold_boolean(node: ast.BoolOp) -> ast.expr:
 
 
 def _compiled(tree: ast.expr, names: Iterable[str], functions: _Functions) -> Callable[..., Any]:
-    """Return a tree as a function of the values of names, in their order."""
+    """Compile a tree to a function of the values of names, in order."""
     called = {f"{name}()": function for name, function in functions.items()}
     arguments = ast.arguments([], list(map(ast.arg, names)), None, [], [], None, [])
     function = ast.fix_missing_locations(ast.Expression(ast.Lambda(arguments, _runnable(tree))))
@@ -295,7 +282,7 @@ def _compiled(tree: ast.expr, names: Iterable[str], functions: _Functions) -> Ca
 
 
 def _runnable(node: ast.expr) -> ast.expr:
-    """Return a tree whose functions are those of :data:`FUNCTIONS`; powers and shifts refuse huge results."""
+    """Return a tree with calls redirected to :data:`FUNCTIONS`, and powers and shifts to their bounded versions."""
     node = map_children(node, _runnable)
     match node:
         case ast.Call(func=ast.Name(id=name)):
@@ -307,7 +294,7 @@ def _runnable(node: ast.expr) -> ast.expr:
 
 
 def _is_exact(tree: ast.expr, columns: Mapping[str, NDArray[Any]]) -> bool:
-    """Return whether a tree is integer arithmetic, or one comparison of it, that int64 columns do as Python does."""
+    """Return whether a tree is integer arithmetic, or one comparison, that cannot overflow in int64 columns."""
     if not all(column.dtype == np.int64 for column in columns.values()):
         return False
     largest = {name: max(-int(column.min()), int(column.max())) for name, column in columns.items()}
@@ -320,7 +307,7 @@ def _is_exact(tree: ast.expr, columns: Mapping[str, NDArray[Any]]) -> bool:
 
 
 def _largest(node: ast.expr, names: Mapping[str, int]) -> float:
-    """Return a bound on the absolute values within integer arithmetic, infinity for other expressions."""
+    """Return a bound on the absolute values within integer arithmetic; infinity for other expressions."""
     match node:
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
             return abs(value)
@@ -349,7 +336,7 @@ def _shift(value: Any, by: Any) -> Any:
 
 
 def column_of(values: list[Any]) -> NDArray[Any]:
-    """Return values as one column: bool, int64, float64 or text if all agree, else objects, (n,)."""
+    """Return values as one column of bool, int64, float64 or text if all agree, else of objects, (n,)."""
     kinds = {*map(type, values)}
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind in (bool, float, str) or (kind is int and min(values) >= -(2**63) and max(values) < 2**63):
@@ -364,8 +351,8 @@ def column_of(values: list[Any]) -> NDArray[Any]:
 
 class _Function(NamedTuple):
     call: Callable[..., Any]
-    total: range = range(0)  #: for which numbers of arguments it cannot fail, if all of them are numbers
-    #: "number": its value is one if its arguments are; "integer": the same, and also an integer if they are integers
+    total: range = range(0)  #: counts of numeric arguments for which the call cannot fail
+    #: type of the result for numeric arguments; "integer": an integer for integers
     gives: Literal["anything", "number", "integer"] = "anything"
 
 
@@ -396,24 +383,24 @@ _GLOBALS: Final[Mapping[str, Any]] = {
 }
 
 
-# -- what is known before evaluation --------------------------------------------------------------------
+# -- static analysis ------------------------------------------------------------------------------------
 
 
 class Known(NamedTuple):
-    """What holds of a part of an expression for all values of its names."""
+    """Properties of a part of an expression that hold for all values of its names."""
 
-    is_number: bool = False  #: its value is a number or truth value, if it has one
-    is_integer: bool = False  #: its value is an integer or truth value
-    is_nonzero: bool = False  #: a number that is never zero
-    is_precision: bool = False  #: the name of a precision
-    is_total: bool = True  #: evaluating it cannot fail
+    is_number: bool = False  #: the value is a number or truth value
+    is_integer: bool = False  #: the value is an integer or truth value
+    is_nonzero: bool = False  #: the value is a number and never zero
+    is_precision: bool = False  #: the value is the name of a precision
+    is_total: bool = True  #: the evaluation cannot fail
 
 
 _TRUTH: Final = Known(is_number=True, is_integer=True)
 
 
 def known_of(values: Iterable[object]) -> Known:
-    """Return what holds of a name that can have these values."""
+    """Return the properties of a name with these values."""
     held = tuple(values)
     is_number = all(isinstance(value, int | float) for value in held)
     return Known(
@@ -425,9 +412,9 @@ def known_of(values: Iterable[object]) -> Known:
 
 
 def known(node: ast.AST, names: Mapping[str, Known]) -> Known:
-    """Return what holds of a part of an expression, given what holds of its names.
+    """Return the properties of a part of an expression, given the properties of its names.
 
-    Only a total part may be evaluated where Python's ``and``, ``or`` and ``if`` would not have reached it.
+    Only a total part may be evaluated where Python's ``and``, ``or`` and ``if`` would skip it.
     """
     parts = [known(part, names) for part in operands(node)]
     numbers, total = all(part.is_number for part in parts), all(part.is_total for part in parts)
@@ -472,14 +459,14 @@ def known(node: ast.AST, names: Mapping[str, Known]) -> Known:
     return Known(is_total=False)
 
 
-# -- parts that can be evaluated before every name has a value -------------------------------------------
+# -- partial evaluation ---------------------------------------------------------------------------------
 
 
 def regroup(node: ast.expr, available: frozenset[str], names: Mapping[str, Known]) -> ast.expr:
-    """Return the tree with the operands of integer sums and products reordered, those over ``available`` names first.
+    """Return the tree with operands over ``available`` names first in integer sums and products.
 
-    Integer arithmetic is exact, so the order does not matter to the result; it does to what can be evaluated early:
-    in ``a * b * c <= n`` with a and c available, ``(a * c) * b`` leaves one number to remember in place of two.
+    Integer arithmetic is exact, so the result is the same. More can be evaluated early: in ``a * b * c <= n`` with a
+    and c available, ``(a * c) * b`` leaves one number to remember instead of two.
     """
     if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mult) and known(node, names).is_integer):
         return map_children(node, lambda child: regroup(child, available, names))
@@ -498,16 +485,16 @@ def _chain(node: ast.expr, op: type[ast.operator]) -> list[ast.expr]:
 
 
 def replace_parts(node: ast.expr, names: Mapping[int, str]) -> ast.expr:
-    """Return the tree with some of its parts, given by their ``id``, replaced by names."""
+    """Return the tree with parts, given by ``id``, replaced by names."""
     if id(node) in names:
         return ast.Name(names[id(node)], ast.Load())
     return map_children(node, lambda child: replace_parts(child, names))
 
 
 def early_parts(node: ast.AST, available: frozenset[str], names: Mapping[str, Known]) -> list[ast.expr]:
-    """Return the largest parts of a tree that give a number, use only ``available`` names and cannot fail.
+    """Return the largest numeric parts of a tree that use only ``available`` names and cannot fail.
 
-    A part that is just a name is left out: remembering it means remembering the name.
+    A single name is left out, since nothing is saved by evaluating it early.
     """
     if isinstance(node, ast.expr) and not isinstance(node, ast.Name):
         used = free_names(node)

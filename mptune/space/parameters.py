@@ -1,4 +1,4 @@
-"""Tunable parameters: a name, its values in order, and how text becomes one of them."""
+"""Tunable parameters: name, ordered values, and conversion of text to a value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mptune.space.expressions import FUNCTIONS, Expression
 
 Given = TypeVar("Given")
 
-#: A search space has at most so many parameters, and a parameter so many values.
+#: Limits on the parameters of a space, the values of a parameter, and the elements of a permutation.
 MAX_PARAMETERS: Final = 1000
 _MAX_VALUES: Final = 1_000_000
 _MAX_PERMUTED: Final = 8
@@ -35,21 +35,20 @@ _TRUTHS: Final = {
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a name is an identifier in C++."""
+    """Whether a name is a C++ identifier."""
     return re.fullmatch(r"[A-Za-z_]\w*", name) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter(ABC):
-    """One tunable name with its values; use a subclass."""
+    """The base class of parameters."""
 
     name: str  #: an identifier
-    values: tuple[Value, ...]  #: the values in order, each once
-    log_scale: bool = False  #: whether distances between values are those of their logarithms
+    values: tuple[Value, ...]  #: the values in order, without duplicates
+    log_scale: bool = False  #: whether distances are measured between the logarithms of values
 
     kind: ClassVar[str] = "parameter"
-    #: Whether the values have an order, so that there is a step up or down.
-    is_ordered: ClassVar[bool] = True
+    is_ordered: ClassVar[bool] = True  #: whether the values have an order
 
     def __post_init__(self) -> None:
         if not is_identifier(str(self.name)):
@@ -71,21 +70,21 @@ class Parameter(ABC):
         return other
 
     def renamed(self, name: str) -> Self:
-        """Return it under another name, which may have dots: ``KERNEL.PARAMETER`` in an application."""
+        """Return the parameter under another name, also a dotted one (``KERNEL.PARAMETER`` in an application)."""
         return self._with(name=name)
 
     @property
     def is_numeric(self) -> bool:
-        """Whether every value is a number (truth values are not)."""
+        """Whether every value is a number; truth values are no numbers."""
         return all(isinstance(v, int | float) and not isinstance(v, bool) for v in self.values)
 
     @property
     def every_value(self) -> tuple[Value, ...]:
-        """The values, and those that it only has where they are asked for."""
+        """The values, including values on request."""
         return self.values
 
     def parse(self, raw: Any) -> Value:
-        """Return the value that ``raw``, a value, text or alias, stands for; raise UnknownNameError if it is none."""
+        """Return the value for ``raw``, a value, its text or an alias; raise UnknownNameError if there is none."""
         try:
             value = self._read(raw)
         except (MptuneError, ValueError, TypeError, OverflowError):
@@ -98,11 +97,11 @@ class Parameter(ABC):
         )
 
     def encoded(self) -> NDArray[np.float64]:
-        """Return what a model sees of each value: columns of numbers in [0, 1], (n_values, n_columns).
+        """Return the features of each value for a model: columns of numbers in [0, 1], (n_values, n_columns).
 
-        Numbers are encoded by value (by log2 if the scale is logarithmic), categories one-hot, a precision by log2 of
-        its unit roundoff, of its bytes and of its operations, other ordered values by rank, a permutation by the
-        position of each of its elements. A column that is the same for all values is left out.
+        Numbers are encoded by value (by log2 on a logarithmic scale), categories one-hot, precisions by log2 of unit
+        roundoff, bytes and operations, other ordered values by rank, permutations by the position of each element.
+        Constant columns are left out.
         """
         columns = np.array(self._columns(), dtype=np.float64)
         columns = columns[np.ptp(columns, axis=1) > 0]
@@ -110,13 +109,13 @@ class Parameter(ABC):
         return np.asarray(((columns - low) / (high - low)).T)
 
     def steps(self, code: int) -> NDArray[np.int64]:
-        """Return the positions one step before and after a value; those of all values if they have no order."""
+        """Return the codes one step before and after a value; without an order, the codes of all values."""
         if not self.is_ordered:
             return np.arange(len(self.values), dtype=np.int64)
         return np.array([c for c in (code - 1, code + 1) if 0 <= c < len(self.values)], dtype=np.int64)
 
     def restricted(self, values: Sequence[Any]) -> Parameter:
-        """Return the same parameter with only some of its values, in its own order."""
+        """Return the parameter with some of its values, in its own order."""
         wanted = {self.parse(value) for value in listed(values)}
         kept = tuple(value for value in self.every_value if value in wanted)
         if not kept:
@@ -136,7 +135,7 @@ class Parameter(ABC):
         return _plain(self.name, value)
 
     def _read(self, raw: Any) -> Value | None:
-        """Return the value that user input stands for, None if it cannot be one."""
+        """Return the value of user input, None if there is none."""
         if isinstance(raw, str):
             for value in self.values:
                 if str(value) == raw.strip():
@@ -166,7 +165,7 @@ def _plain(name: str, value: Any) -> Value:
 
 
 def listed(values: Any) -> tuple[Any, ...]:
-    """Return the entries of a list; a text, or anything else that is no list, is a list of one."""
+    """Return the entries of an iterable; a text, or a value that is not iterable, is the only entry."""
     return tuple(values) if isinstance(values, Iterable) and not isinstance(values, str | bytes) else (values,)
 
 
@@ -185,7 +184,7 @@ def _number(text: str) -> Value:
 
 
 def _is_exponential(values: Sequence[float]) -> bool:
-    """Whether at least three positive values are spaced more evenly in the logarithm than as they are."""
+    """Whether there are three or more positive values, spaced more evenly in the logarithm."""
     if len(values) < 3 or min(values) <= 0:
         return False
     ordered = np.sort(np.asarray(values, dtype=np.float64))
@@ -196,10 +195,7 @@ def _is_exponential(values: Sequence[float]) -> bool:
 class OrdinalParameter(Parameter):
     """Values with an order, usually numbers.
 
-    Args:
-        name: an identifier.
-        values: the values in order.
-        log: whether the scale is logarithmic; None: if the values are spaced exponentially.
+    ``log`` says whether the scale is logarithmic; by default it is if the values are spaced exponentially.
     """
 
     kind: ClassVar[str] = "ordinal"
@@ -212,7 +208,7 @@ class OrdinalParameter(Parameter):
 
 
 class IntegerParameter(Parameter):
-    """Every ``step``-th integer from ``low`` to ``high``, both included if the step allows."""
+    """Every ``step``-th integer from ``low`` up to ``high``."""
 
     kind: ClassVar[str] = "integer"
 
@@ -224,7 +220,7 @@ class IntegerParameter(Parameter):
 
 
 class RealParameter(Parameter):
-    """``steps`` numbers from ``low`` to ``high``, both included, evenly spaced (in the logarithm with ``log``)."""
+    """``steps`` evenly spaced numbers (in the logarithm with ``log``) from ``low`` to ``high``, both included."""
 
     kind: ClassVar[str] = "real"
 
@@ -255,7 +251,7 @@ class CategoricalParameter(Parameter):
 
     @property
     def is_numeric(self) -> bool:
-        """False: a category is not a quantity, even when it is written as a number."""
+        """False: a category is no quantity, even if it is written as a number."""
         return False
 
     def _columns(self) -> Any:
@@ -263,7 +259,7 @@ class CategoricalParameter(Parameter):
 
 
 class BuildParameter(CategoricalParameter):
-    """Not the template's, but what a source is compiled with (:mod:`mptune.source.flags`)."""
+    """Compilers and sets of compiler flags (:mod:`mptune.source.flags`)."""
 
     kind: ClassVar[str] = "build"
 
@@ -293,7 +289,7 @@ class PermutationParameter(Parameter):
         Parameter.__init__(self, name, tuple(itertools.permutations(range(n))))
 
     def steps(self, code: int) -> NDArray[np.int64]:
-        """Return the positions of the permutations with two elements that stand next to each other exchanged."""
+        """Return the codes of the permutations with two adjacent elements exchanged."""
         order = self.values[code]
         assert isinstance(order, tuple)
         swapped = [(*order[:k], order[k + 1], order[k], *order[k + 2 :]) for k in range(len(order) - 1)]
@@ -308,14 +304,13 @@ class PermutationParameter(Parameter):
 
 @dataclass(frozen=True, slots=True, init=False)
 class PrecisionParameter(Parameter):
-    """Precisions by name, kept as canonical names; aliases ("double") are accepted.
+    """Precisions by canonical name; aliases ("double") are accepted.
 
     Args:
         name: an identifier.
-        values: the precisions, which a search chooses from.
-        on_request: further ones, which it chooses from only if it is restricted to them (``-p``): some or all of
-            :data:`mptune.COMPOUND`, for a parameter whose template sums in ``local<T>`` and multiplies in
-            ``mp::factor<T>``.
+        values: the precisions to search.
+        on_request: precisions of :data:`mptune.COMPOUND` that are searched only if the parameter is restricted to them
+            (``-p``). The template must sum in ``local<T>`` and multiply in ``mp::factor<T>``.
     """
 
     kind: ClassVar[str] = "precision"
@@ -327,14 +322,12 @@ class PrecisionParameter(Parameter):
         _require_distinct(name, (*self.values, *asked))
         if compound := [value for value in self.values if value in COMPOUND]:
             known = [str(value) for value in (*self.values, *asked) if value in COMPOUND]
-            raise MptuneError(
-                f"parameter {name}: {compound[0]} is compound, searched on request: declare it by on_request={known}"
-            )
+            raise MptuneError(f"parameter {name}: {compound[0]} is a compound precision: declare on_request={known}")
         object.__setattr__(self, "on_request", asked)
 
     @classmethod
     def searched(cls, name: str, values: Sequence[str]) -> Self:
-        """Return one as a search has had it: what is compound among its values was asked for."""
+        """Return the parameter of a finished search; compound precisions among the values are on request."""
         names = tuple(precision(value).name for value in values)
         asked = [each for each in names if each in COMPOUND]
         plain = [each for each in names if each not in COMPOUND]
@@ -342,7 +335,7 @@ class PrecisionParameter(Parameter):
 
     @property
     def every_value(self) -> tuple[Value, ...]:
-        """The precisions, and those on request where they belong: most accurate first."""
+        """The precisions, including precisions on request, most accurate first."""
         missing = tuple(value for value in self.on_request if value not in self.values)
         return tuple(sorted((*self.values, *missing), key=_rank, reverse=True)) if missing else self.values
 
@@ -361,7 +354,7 @@ class PrecisionParameter(Parameter):
 
 
 class PolicyParameter(Parameter):
-    """Policies of transcendental functions, most to least accurate."""
+    """Policies of transcendental functions, the most accurate first."""
 
     kind: ClassVar[str] = "policy"
 
@@ -375,11 +368,10 @@ class PolicyParameter(Parameter):
 
 
 def parameter_of(name: str, values: Iterable[Value], kind: str = "") -> Parameter:
-    """Return the parameter with these values, of the kind that a file names or the values show.
+    """Return a parameter for values read from a file; without a ``kind``, the kind follows from the values.
 
-    Numbers become an ordinal parameter in ascending order. Text becomes a precision parameter when every
-    value is a spelling of another precision, a policy parameter when every value is a policy, and a
-    categorical one otherwise. In an application, ``KERNEL.PARAMETER`` is a name, too.
+    Numbers give an ordinal parameter in ascending order, distinct precisions a precision parameter, policies a policy
+    parameter, other texts a categorical parameter. The name may be dotted (``KERNEL.PARAMETER`` in an application).
     """
     kernel, _, own = name.rpartition(".")
     if is_identifier(kernel):
@@ -418,7 +410,7 @@ def parse_values(text: str) -> list[Value]:
     expression = Expression(text)
     if expression.names:
         name = min(expression.names)
-        raise ExpressionError(f"values cannot use names: {name!r} in {text!r}{did_you_mean(name, FUNCTIONS)}")
+        raise ExpressionError(f"names are not allowed in values: {name!r} in {text!r}{did_you_mean(name, FUNCTIONS)}")
     found = expression.evaluate({})
     if not isinstance(found, list | tuple | range):
         raise ExpressionError(f"values need a list, not {reprlib.repr(found)}: {reprlib.repr(text)}")
@@ -431,7 +423,7 @@ def parse_values(text: str) -> list[Value]:
 
 
 def full_name(name: str, known: Collection[str], owner: str) -> str:
-    """Return the full name of a parameter of ``owner``, given as ``h_type`` or ``drift.h_type``."""
+    """Return the full name of a parameter of ``owner`` for ``h_type`` or ``drift.h_type``."""
     if name in known:
         return name
     short = [each.rpartition(".")[2] for each in known]
@@ -446,10 +438,9 @@ def full_name(name: str, known: Collection[str], owner: str) -> str:
 
 
 def baseline_values(parameters: Iterable[Parameter]) -> dict[str, tuple[Value, ...]]:
-    """Return the values precision and policy parameters have in a baseline: fp64 (or the widest), accurate.
+    """Return the baseline's values of precision and policy parameters: fp64 (or the widest), accurate.
 
-    A compound precision is no baseline where there is a plain one of as many digits: it is slower, and would make all
-    others look fast.
+    A plain precision comes before a compound one with the same significand, which is slower and would inflate speedups.
     """
     fixed: dict[str, tuple[Value, ...]] = {}
     for parameter in parameters:
@@ -461,10 +452,10 @@ def baseline_values(parameters: Iterable[Parameter]) -> dict[str, tuple[Value, .
 
 
 def uniform_types(parameters: Iterable[Parameter]) -> dict[str, dict[str, Value]]:
-    """Return, by the name of each precision, the values that give it to every precision parameter.
+    """Return the uniform-type values of all precision parameters, by name of the precision, the widest first.
 
-    A parameter without that precision has the narrowest of its more accurate ones, or its widest. Widest first; a
-    precision that no parameter has is left out, as are compound ones, which memory does not have.
+    A parameter without that precision has the narrowest more accurate type, or its widest. Compound precisions, and
+    precisions that no parameter has, are left out.
     """
     values = {p.name: [precision(str(v)) for v in p.values] for p in parameters if isinstance(p, PrecisionParameter)}
     found: dict[str, dict[str, Value]] = {}
@@ -479,7 +470,7 @@ def uniform_types(parameters: Iterable[Parameter]) -> dict[str, dict[str, Value]
 
 
 def beyond_baseline(values: Mapping[str, Value], baseline: Mapping[str, Sequence[Value]]) -> bool:
-    """Whether some of these values, by parameter, is a type more accurate than the baseline's: a compound one."""
+    """Whether a value is a type more accurate than the baseline's, such as a compound precision."""
     known = {name: fixed[0] for name, fixed in baseline.items() if {fixed[0], values.get(name)} <= {*EVERY_PRECISION}}
     return any(_rank(values[name]) > _rank(fixed) for name, fixed in known.items())
 

@@ -1,8 +1,9 @@
-"""The search space: all valid configurations, counted and indexed without being listed."""
+"""The search space: all valid configurations, counted, indexed and sampled without being listed."""
 
 from __future__ import annotations
 
 import bisect
+import contextlib
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -15,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from mptune.errors import ConstraintError, EmptySpaceError, MptuneError, UnknownNameError
 from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import Constraint, compile_constraint, with_canonical_precisions
+from mptune.space.expressions import column_of
 from mptune.space.parameters import MAX_PARAMETERS, Parameter, PrecisionParameter
-from mptune.space.sampling import stratified, uniform
 from mptune.space.tree import Factor, build_factors, count, tree_of_rows
 
 Indices = NDArray[np.int64]
@@ -24,33 +25,37 @@ Indices = NDArray[np.int64]
 Kind = Literal["hamming", "adjacent"]
 KINDS: Final[tuple[Kind, ...]] = ("hamming", "adjacent")
 _LARGEST: Final = 2**63 - 1
+#: Configurations in the sample that a cover is chosen from.
+_POOL: Final = 4096
+#: Configurations of the largest space that is listed to find representatives, and the sample of a larger one.
+_LISTED: Final = 2**18
+_MOST_COMBINATIONS: Final = 2**16
 
 
 class SearchSpace:
     """The valid configurations of parameters under constraints.
 
-    Parameters that constraints tie together form groups, each held as a tree of its valid combinations (the chain of
-    trees of Rasch 2021 and Hellsten 2023); the space is their product and is never listed, so its size does not
-    matter to memory. Every valid configuration has an index from 0 to ``size - 1``; equal definitions give equal
-    indices.
+    Parameters coupled by constraints form groups, each held as a tree of its valid combinations (the chain of trees of
+    Rasch 2021 and Hellsten 2023). The space is the product of the groups and is never listed, so memory does not
+    depend on its size. Valid configurations have indices from 0 to ``size - 1``; equal definitions give equal indices.
 
     Args:
         parameters: the parameters, each name once.
-        constraints: expressions over parameters and constants, or callables that take those they need by name.
-        constants: names constraints may use in addition to the parameters: sizes, limits of a device.
-        explains: whether the error of an empty space names the constraint that removed the last configurations, for
-            which the space is counted several times.
+        constraints: expressions over parameters and constants, or callables that take parameters and constants by name.
+        constants: further names that constraints may use, such as sizes and limits of a device.
+        explains: whether the error of an empty space names the constraint that removed the last configurations; this
+            counts the space several times.
 
     Attributes:
-        names: the parameters' names, in order.
-        constraints: the compiled constraints, in the order they were given.
-        size: the number of valid configurations.
-        cartesian_size: the number of configurations without any constraint.
+        names: names of the parameters, in order.
+        constraints: the compiled constraints, in the given order.
+        size: number of valid configurations.
+        cartesian_size: number of configurations without constraints.
 
     Raises:
-        MptuneError: no parameters, a name twice, or more valid configurations than an index can count.
-        ConstraintError: a constraint does not parse, uses an unknown name, fails for some configuration, or couples
-            more combinations than can be held.
+        MptuneError: no parameters, a duplicate name, or more valid configurations than an index can count.
+        ConstraintError: a constraint does not parse, uses an unknown name, fails for a configuration, or couples
+            too many combinations.
         EmptySpaceError: no configuration is valid.
     """
 
@@ -75,10 +80,7 @@ class SearchSpace:
 
     @classmethod
     def from_codes(cls, parameters: Sequence[Parameter], codes: NDArray[Any]) -> SearchSpace:
-        """Return the space of listed configurations, in ascending order of their value codes.
-
-        ``codes`` are the positions of values among their parameter's values, (n, n_parameters).
-        """
+        """Return the space of listed configurations, in ascending order of their value codes, (n, n_parameters)."""
         space = cls.__new__(cls)
         space.constants, space.constraints, space._is_listed = {}, (), True
         space._define(parameters)
@@ -98,7 +100,7 @@ class SearchSpace:
         self.names = tuple(p.name for p in self.parameters)
         for name, number in Counter((*self.names, *self.constants)).items():
             if number > 1:
-                raise MptuneError(f"two parameters, or a parameter and a constant, have the name {name!r}")
+                raise MptuneError(f"duplicate name {name!r} among parameters and constants")
         self.cartesian_size = math.prod(len(p.values) for p in self.parameters)
         self._codes_of = [{value: code for code, value in enumerate(p.values)} for p in self.parameters]
 
@@ -110,7 +112,7 @@ class SearchSpace:
         self._factors: tuple[tuple[Factor, int], ...] = tuple(zip(factors, strides, strict=True))
 
     def _blame(self, fallback: str) -> str:
-        """Say which constraint, in the order given, is the first after which no configuration is left."""
+        """Return the message that names the first constraint, in order, after which no configuration is left."""
 
         def left(number: int) -> int:
             return count(self.parameters, self.constraints[:number])
@@ -137,15 +139,14 @@ class SearchSpace:
         return isinstance(configuration, Mapping) and self.index(configuration) is not None
 
     def parameter(self, name: str) -> Parameter:
-        """Return the parameter of that name; raise UnknownNameError if there is none."""
+        """Return a parameter by name; raise UnknownNameError if there is none."""
         if name not in self.names:
             raise UnknownNameError("parameter", name, self.names)
         return self.parameters[self.names.index(name)]
 
     def configuration(self, index: int) -> Configuration:
-        """Return the configuration of an index; raise IndexError as :meth:`codes` does."""
-        codes = self.codes(index).tolist()
-        return Configuration({p.name: p.values[code] for p, code in zip(self.parameters, codes, strict=True)})
+        """Return the configuration of an index; raise IndexError for an index outside the space."""
+        return self.configurations([index])[0]
 
     def configurations(self, indices: ArrayLike) -> list[Configuration]:
         """Return the configurations of indices, in order."""
@@ -172,9 +173,9 @@ class SearchSpace:
         return index
 
     def codes(self, indices: ArrayLike) -> NDArray[np.int32]:
-        """Return the position of each value among its parameter's values, (n, n_parameters) for indices (n,).
+        """Return the value codes of indices: the position of each value among the values of its parameter.
 
-        Those of a single index are (n_parameters,).
+        The shape is (n, n_parameters) for indices (n,), and (n_parameters,) for a single index.
 
         Raises:
             IndexError: an index is negative or not below ``size``.
@@ -188,14 +189,14 @@ class SearchSpace:
         return codes.T
 
     def indices_of(self, codes: NDArray[Any]) -> Indices:
-        """Return the indices of value codes, -1 if the configuration is not valid, (n,) from (n, n_parameters)."""
+        """Return the indices of value codes, -1 for invalid configurations, (n,) from (n, n_parameters)."""
         return self._combine([factor.encode(codes[:, list(factor.positions)]) for factor, _ in self._factors])
 
     def nearest_valid(self, codes: NDArray[Any], rng: np.random.Generator) -> Indices:
-        """Return the index of a valid configuration near each row of codes, (n,) from (n, n_parameters).
+        """Return the index of a valid configuration near each row of value codes, (n,) from (n, n_parameters).
 
-        A valid row gives its own index. Otherwise, parameter by parameter, the value is kept if the ones chosen before
-        allow it, and moved as little as possible if not; ties are broken at random.
+        A valid row keeps all values. In other rows each value, one parameter after the other, moves to the nearest
+        value allowed by the values before it; ties are broken at random.
         """
         return self._combine([factor.nearest(codes[:, list(factor.positions)], rng) for factor, _ in self._factors])
 
@@ -208,18 +209,23 @@ class SearchSpace:
         return np.where(valid, index, -1)
 
     def sample(self, n: int, rng: np.random.Generator, exclude: Set[int] | None = None) -> Indices:
-        """Return ``n`` distinct indices, every subset equally likely; all that are left if there are fewer."""
-        return uniform(n, self.size, rng, exclude)
+        """Return ``n`` distinct indices, every subset equally likely; all remaining indices if there are fewer."""
+        banned = np.unique(np.fromiter(exclude or (), np.int64))
+        banned = banned[(banned >= 0) & (banned < self.size)]
+        left = self.size - len(banned)
+        ranks = rng.choice(left, min(n, left), replace=False).astype(np.int64) if left and n else banned[:0]
+        # Index r of the remaining ones is r plus the number of excluded indices before it.
+        return ranks + np.searchsorted(banned - np.arange(len(banned)), ranks, side="right")
 
     def sample_by_branches(self, n: int, rng: np.random.Generator, exclude: Set[int] | None = None) -> Indices:
-        """Return up to ``n`` distinct indices, each drawn by a random value for one parameter after the other.
+        """Return up to ``n`` distinct indices, each drawn as a random value for one parameter after the other.
 
-        Unlike with :meth:`sample`, configurations whose values allow few others are more likely (Rasch 2021). Fewer
-        than ``n`` come back where many draws coincide.
+        Unlike in :meth:`sample`, configurations in sparse parts of the space are more likely (Rasch 2021). The result
+        has fewer than ``n`` indices if many draws coincide.
         """
         banned = exclude or frozenset()
         found: dict[int, None] = {}
-        for _ in range(8):  # draws may coincide
+        for _ in range(8):
             quantiles = rng.random((n, len(self.parameters)))
             drawn = self._combine([factor.walk(quantiles[:, list(factor.positions)]) for factor, _ in self._factors])
             found |= dict.fromkeys(index for index in drawn.tolist() if index not in banned)
@@ -230,37 +236,97 @@ class SearchSpace:
     def latin_hypercube(self, n: int, rng: np.random.Generator) -> Indices:
         """Return ``n`` distinct indices that fill the space evenly, in random order; all if there are fewer.
 
-        A Latin hypercube of quantiles is taken through the conditional distribution of each value given those before
-        it, so that the points are valid by construction; of several such designs the best spread is kept, and points
-        that coincide are replaced by uniform draws.
+        A Latin hypercube of quantiles goes through the conditional distribution of each value given the values before
+        it, so all points are valid. The design with the widest spread of ten is kept. Points that coincide are
+        replaced by uniform draws.
         """
         if n >= self.size:
-            return uniform(n, self.size, rng)
+            return self.sample(n, rng)
         designs = []
         for _ in range(10 if 2 <= n <= 256 else 1):
-            quantiles = stratified(n, len(self.parameters), rng)
+            slices = rng.permuted(np.tile(np.arange(n), (len(self.parameters), 1)), axis=1).T
+            quantiles = (slices + rng.random(slices.shape)) / n
             leaves = [factor.descend(quantiles[:, list(factor.positions)]) for factor, _ in self._factors]
             designs.append(np.unique(self._combine(leaves)))
         most = max(map(len, designs))
         designs = [design for design in designs if len(design) == most]
         if len(designs) > 1 and most > 1:
-            from scipy.spatial.distance import pdist  # which takes long to import
+            from scipy.spatial.distance import pdist  # slow to import
 
             designs.sort(key=lambda design: float(pdist(self.features(design)).min()))
-        missing = uniform(n - most, self.size, rng, set(designs[-1].tolist()))
+        missing = self.sample(n - most, rng, set(designs[-1].tolist()))
         return rng.permutation(np.concatenate([designs[-1], missing]))
 
+    def covering(self, rng: np.random.Generator) -> Indices:
+        """Return few indices whose configurations together have every valid value of every parameter, (n,).
+
+        A greedy cover (Chvatal 1979) of a uniform sample. Values missing in the sample are drawn from the space
+        restricted to them.
+        """
+        pool = self.sample(_POOL, rng)
+        pool = np.concatenate([pool, *(self._absent([k], pool, rng) for k in range(len(self.parameters)))])
+        radices = [len(p.values) for p in self.parameters]
+        # A slot for each value of each parameter; a row of slots for each configuration.
+        slots = self.codes(pool) + np.cumsum([0, *radices[:-1]])
+        missing = np.zeros(sum(radices), dtype=np.bool_)
+        missing[slots] = True
+        chosen = []
+        while missing.any():
+            best = int(np.argmax(missing[slots].sum(axis=1)))
+            missing[slots[best]] = False
+            chosen.append(pool[best])
+        return np.array(chosen, dtype=np.int64)
+
+    def representatives(self, names: Sequence[str], rng: np.random.Generator) -> Indices:
+        """Return the index of one random configuration for each valid combination of some parameters' values, (n,).
+
+        The combinations are in ascending order of their value codes.
+        """
+        positions = [self.parameters.index(self.parameter(name)) for name in names]
+        if not positions:
+            return self.sample(1, rng)
+        pool = self.sample(min(self.size, _LISTED), rng)
+        pool = np.concatenate([pool, self._absent(positions, pool, rng)])
+        _, first = np.unique(self.codes(pool)[:, positions], axis=0, return_index=True)
+        return pool[first]
+
+    def _absent(self, positions: Sequence[int], pool: Indices, rng: np.random.Generator) -> Indices:
+        """Return a random index for each valid combination of some parameters' values that is absent from a pool."""
+        if len(pool) == self.size:
+            return pool[:0]
+        parameters = [self.parameters[position] for position in positions]
+        radices = [len(p.values) for p in parameters]
+        n = math.prod(radices)
+        if n > _MOST_COMBINATIONS:
+            names = ", ".join(p.name for p in parameters)
+            raise MptuneError(f"{n:,} combinations of {names} are more than can be listed ({_MOST_COMBINATIONS:,})")
+        possible = np.ones(n, dtype=np.bool_)
+        possible[np.ravel_multi_index(tuple(self.codes(pool)[:, positions].T), radices)] = False
+        codes = np.unravel_index(np.arange(n), radices)
+        columns = {p.name: column_of(list(p.values))[column] for p, column in zip(parameters, codes, strict=True)}
+        for constraint in self.constraints:
+            if constraint.names <= columns.keys():
+                # A constraint may fail for combinations that other constraints exclude. It is then skipped.
+                with contextlib.suppress(ConstraintError):
+                    possible &= constraint.mask(columns, n)
+        found = []
+        for row in np.stack(codes, axis=1)[possible].tolist():
+            only = {p.name: (p.values[code],) for p, code in zip(parameters, row, strict=True)}
+            with contextlib.suppress(EmptySpaceError):
+                having = self.restrict(only, explains=False)
+                found.append(self.index(having.configuration(int(having.sample(1, rng)[0]))))
+        return np.array(found, dtype=np.int64)
+
     def neighbours(self, index: int, kind: Kind = "hamming") -> Indices:
-        """Return the valid configurations next to one, as ascending indices.
+        """Return the valid neighbours of a configuration, as ascending indices.
 
         Args:
             index: the configuration.
-            kind: "hamming": one parameter has another value. "adjacent": one parameter is one step away: the value
-                before or after in its order; any other value for a category; a permutation with two elements that
-                stand next to each other exchanged.
+            kind: "hamming": one parameter has another value. "adjacent": one parameter moves one step: to the value
+                before or after, to any other category, or to a permutation with two adjacent elements exchanged.
 
         Raises:
-            UnknownNameError: no such kind.
+            UnknownNameError: unknown kind.
             IndexError: the index is negative or not below ``size``.
         """
         if kind not in KINDS:
@@ -281,24 +347,20 @@ class SearchSpace:
         return [parameter.encoded() for parameter in self.parameters]
 
     def features(self, indices: ArrayLike) -> NDArray[np.float64]:
-        """Return what a model sees, in [0, 1], (n, n_features); see :meth:`Parameter.encoded`."""
+        """Return the features of configurations for models, in [0, 1], (n, n_features): :meth:`Parameter.encoded`."""
         return np.hstack([table[code] for table, code in zip(self._tables, self.codes(indices).T, strict=True)])
 
     def restrict(self, values: Mapping[str, Sequence[Value]], *, explains: bool = True) -> SearchSpace:
-        """Return the space in which some parameters have only some of their values; its indices are its own.
-
-        Args:
-            values: what is left of the named parameters.
-            explains: as for the constructor.
+        """Return the space in which the named parameters have only the given values; its indices are its own.
 
         Raises:
-            UnknownNameError: no such parameter, or not one of its values.
+            UnknownNameError: unknown parameter or value.
             EmptySpaceError: no configuration is left.
         """
         if not values:
             return self
         for name in values:
-            self.parameter(name)  # which refuses other names
+            self.parameter(name)
         parameters = [p.restricted(values[p.name]) if p.name in values else p for p in self.parameters]
         if not self._is_listed:
             return SearchSpace(parameters, self.constraints, self.constants, explains=explains)

@@ -1,8 +1,7 @@
 """Search algorithms behind ask and tell, by name.
 
-A strategy is one module in this folder: its file name, underscores as hyphens, is its name. Third
-parties add theirs by an entry point of the group ``mptune.strategies`` that gives a
-:class:`~mptune.strategies.base.Strategy` subclass.
+A strategy is one module in this folder, named after its file with hyphens for underscores. Third parties add an entry
+point of the group ``mptune.strategies`` for a :class:`~mptune.strategies.base.Strategy` subclass.
 """
 
 from __future__ import annotations
@@ -23,24 +22,22 @@ __all__ = ["STRATEGIES", "chosen_name", "make"]
 
 
 def _option_with(value: str) -> str:
-    """Say of which option a name that is no strategy is a value: papers and other tuners call methods strategies."""
+    """Return the option that has an unknown name as a value: methods in papers and tuners are often such values."""
     for name in STRATEGIES:
-        with contextlib.suppress(MptuneError):  # somebody else's that cannot be loaded is not what is wrong here
+        with contextlib.suppress(MptuneError):  # a third party's strategy that cannot be loaded
             for f in fields(STRATEGIES[name].options_class):
                 if value in f.metadata["choices"]:
                     return f"{value} is a value of option {f.name} of strategy {name}"
     return ""
 
 
-#: Every strategy class by name: the bundled ones and those of installed third parties.
+#: Every strategy class by name, bundled and from third parties.
 STRATEGIES: Final[Registry[Strategy]] = Registry("strategy", __name__, Strategy, _option_with)
-#: Which strategy stands in for one that knows a single objective, so that the default is good for several too.
-_FOR_SEVERAL: Final[Mapping[str, str]] = MappingProxyType({"bayesian": "bayesian-pareto"})
 
 
 def chosen_name(name: str, objective: Objective) -> str:
-    """Return the name of the strategy that searches: the one given, or for several objectives its stand-in."""
-    chosen = _FOR_SEVERAL.get(name, name) if objective.also else name
+    """Return the strategy for an objective: the given one; for several objectives "bayesian" is "bayesian-pareto"."""
+    chosen = "bayesian-pareto" if objective.also and name == "bayesian" else name
     if objective.also and not STRATEGIES[chosen].optimises_several:
         able = ", ".join(other for other in STRATEGIES if STRATEGIES[other].optimises_several)
         given = ", ".join(objective.metrics)
@@ -60,10 +57,10 @@ def make(
     sources: Sequence[Source] = (),
     budget: int | None = None,
 ) -> Strategy:
-    """Return a new strategy; with several objectives "bayesian" is "bayesian-pareto".
+    """Return a new strategy, chosen by :func:`chosen_name`.
 
-    The other arguments are those of :class:`~mptune.strategies.base.Strategy`, but options come by name, as text too,
-    the sources are what it starts from, and the budget is the number of evaluations there will be.
+    Options are given by name, also as text. The search starts from the sources and spends ``budget`` evaluations. The
+    other arguments are described in :class:`~mptune.strategies.base.Strategy`.
     """
     name = chosen_name(name, objective)
     chosen = STRATEGIES[name]

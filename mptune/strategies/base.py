@@ -1,4 +1,4 @@
-"""What a strategy is: a search algorithm that is asked for configurations and told their trials."""
+"""The interface of strategies: ask for configurations, tell their trials."""
 
 from __future__ import annotations
 
@@ -19,22 +19,20 @@ from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 
 Array = NDArray[np.float64]
-#: Value codes of configurations, and their positions in the search space.
+#: Value codes of configurations, and their indices in the search space.
 Codes = NDArray[np.int32]
 Indices = NDArray[np.int64]
 
-#: Describes the option that chooses among :data:`~mptune.space.search_space.KINDS`.
+#: Help of two options that several strategies have.
 NEIGHBOURHOODS: Final = "hamming (one parameter takes any other value) or adjacent (one parameter moves one step)."
-
-#: Describes the option that limits what a model holds.
 MAX_OBSERVATIONS: Final = "observations the model holds; of more it holds the best half and a random part."
 
-#: Gives a metric that needs no evaluation, ``(n,)``, of the configurations with these indices, ``(n,)``.
+#: Returns a metric that needs no evaluation, ``(n,)``, for indices, ``(n,)``.
 Known = Callable[[Indices], Array]
 
 Value = TypeVar("Value")
 
-#: What the metadata of an option limits it by, and truth values as text.
+#: Limits in the metadata of an option, and truth values as text.
 _LIMITS: Final = ("least", "above", "most", "choices")
 _WORDS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
@@ -48,7 +46,7 @@ def option(
     most: float = math.inf,
     choices: Collection[str] = (),
 ) -> Value:
-    """Return the dataclass field of one hyperparameter; its default also decides its type.
+    """Return the dataclass field of a hyperparameter, of the type of its default.
 
     A valid number is at least ``least``, larger than ``above`` and at most ``most``; a valid name is among ``choices``.
     ``mptune list --strategies`` shows ``help``.
@@ -59,17 +57,14 @@ def option(
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Hyperparameters of a strategy: each strategy has a frozen dataclass of its own, of fields made by :func:`option`.
-
-    Attributes:
-        strategy: name of the strategy, for messages.
+    """Hyperparameters of a strategy: the base of frozen dataclasses with fields made by :func:`option`.
 
     Raises:
         UnknownNameError: a value is not among the choices.
         MptuneError: a number is out of range or not finite.
     """
 
-    strategy: ClassVar[str] = ""
+    strategy: ClassVar[str] = ""  #: name of the strategy, set by its class, for messages
 
     def __post_init__(self) -> None:
         for f in fields(self):
@@ -81,17 +76,13 @@ class Options:
                 self.require(f.name, valid, _range_text(least, above, most))
 
     def require(self, name: str, valid: bool, expected: str) -> None:
-        """Check an option's value.
-
-        Raises:
-            MptuneError: it is not valid; names the option and what was expected.
-        """
+        """Raise MptuneError, with the option and the expected value, unless the value is valid."""
         if not valid:
             raise _refused(self.strategy, name, expected, getattr(self, name))
 
     @classmethod
     def from_mapping(cls, strategy: str, given: Mapping[str, Any]) -> Options:
-        """Build options from names and values (text is converted to the default's type).
+        """Return options from names and values; text is converted to the type of the default.
 
         Raises:
             UnknownNameError: the strategy has no such option.
@@ -129,43 +120,36 @@ def _range_text(least: float, above: float, most: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An earlier run or recording that a search starts from.
+    """An earlier run or recording that a search starts from."""
 
-    Attributes:
-        name: what messages call it.
-        trials: what it found; their configurations may have other parameters and other values than the search space.
-        error_doubt: how far its errors may be from those of this search, in decades; infinite if they say nothing.
-        remark: why they say nothing; empty if they do, or if there are none.
-    """
-
-    name: str
-    trials: tuple[Trial, ...] = field(repr=False)
-    error_doubt: float = math.inf
-    remark: str = ""
+    name: str  #: for messages
+    trials: tuple[Trial, ...] = field(repr=False)  #: may have other parameters and values than the search space
+    error_doubt: float = math.inf  #: standard deviation of its errors here, in decades; infinite: errors are not used
+    remark: str = ""  #: why errors are not used; empty if they are used, or missing
 
 
-class Strategy(ABC):  # noqa: B024 - abstract methods are those of its subclasses
-    """Proposes configurations; never one twice; the same seed and the same trials give the same sequence.
+class Strategy(ABC):  # noqa: B024 - subclasses add abstract methods
+    """Proposes configurations, each once; equal seeds and trials give equal sequences.
 
     Subclasses work with indices of the space. They implement :meth:`_propose` or :meth:`_next`, and :meth:`_learn`.
 
     Args:
         space: the valid configurations.
-        objective: scores trials and knows the threshold.
-        signature: names of the parameters that can change the numbers; empty where that is not known.
-        seed: seeds everything random.
+        objective: scores trials by metrics and threshold.
+        signature: names of the parameters that can change the numbers; empty if unknown.
+        seed: seeds the random generator.
         options: hyperparameters, an instance of the class's ``options_class``.
         known: metrics that need no evaluation, by name.
-
-    Attributes:
-        optimises_several: whether it searches for the front of several objectives; if not it is given one only.
-        budget: evaluations there are to spend, None if that is not known.
     """
 
     name: ClassVar[str] = ""
     options_class: ClassVar[type[Options]] = Options
-    optimises_several: ClassVar[bool] = False
-    budget: int | None = None
+    optimises_several: ClassVar[bool] = False  #: whether the strategy searches for the front of several objectives
+    budget: int | None = None  #: evaluations of the search, None if unknown
+
+    def __init_subclass__(cls) -> None:
+        if "options_class" in vars(cls):
+            cls.options_class.strategy = cls.name
 
     def __init__(
         self,
@@ -186,33 +170,20 @@ class Strategy(ABC):  # noqa: B024 - abstract methods are those of its subclasse
         self._seen: set[int] = set()
 
     def start_from(self, sources: Sequence[Source]) -> None:
-        """Take in what earlier runs found, before the first trial is told.
-
-        Raises:
-            MptuneError: the strategy cannot.
-        """
+        """Learn from earlier runs, before the first trial; raise MptuneError if the strategy cannot."""
         if sources:
-            raise MptuneError(f"strategy {self.name} cannot start from earlier runs; strategy bayesian can")
+            raise MptuneError(f"strategy {self.name} cannot start from earlier runs: use strategy bayesian")
 
     def expect(self, trials: Sequence[Trial], doubt: float) -> None:  # noqa: B027 - optional
-        """Take in errors that are expected, a prior of the model of errors, before the first trial is told.
-
-        Args:
-            trials: have the errors.
-            doubt: how far they may be from what would be measured, in decades.
-        """
+        """Learn a prior of errors from trials, before the first trial; ``doubt`` is their deviation in decades."""
 
     @property
     def sources(self) -> tuple[SourceUse, ...]:
-        """What is made of the sources, in the order they were given."""
+        """The use of each source, in the given order."""
         return ()
 
     def ask(self, n: int = 1) -> list[Configuration]:
-        """Return up to ``n`` configurations never returned before; fewer only when the space is exhausted.
-
-        Raises:
-            ValueError: n is below 1.
-        """
+        """Return up to ``n`` new configurations; fewer only if the space is exhausted."""
         if n < 1:
             raise ValueError(f"ask(n) needs n >= 1, got {n}")
         found: list[int] = []
@@ -225,7 +196,7 @@ class Strategy(ABC):  # noqa: B024 - abstract methods are those of its subclasse
         return [self.space.configuration(index) for index in found]
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Learn from trials, asked for or not (a resumed run, the baseline's); a foreign configuration is ignored."""
+        """Learn from trials, also of a resumed run or the baseline; configurations outside the space are ignored."""
         known = [(index, trial) for trial in trials if (index := self.space.index(trial.configuration)) is not None]
         self._seen.update(index for index, _ in known)
         if known:
@@ -236,8 +207,8 @@ class Strategy(ABC):  # noqa: B024 - abstract methods are those of its subclasse
         """Indices already proposed or told."""
         return frozenset(self._seen)
 
-    def _propose(self, n: int) -> list[int]:  # noqa: ARG002 - asked again for each
-        """Return unseen indices, of which ``n`` are used; asked again for the missing ones, until there are none."""
+    def _propose(self, n: int) -> list[int]:  # noqa: ARG002 - one index a call
+        """Return unseen indices; :meth:`ask` uses the first ``n`` and calls again for missing ones."""
         index = self._next()
         return [] if index is None else [index]
 
@@ -246,16 +217,16 @@ class Strategy(ABC):  # noqa: B024 - abstract methods are those of its subclasse
         raise NotImplementedError
 
     def _random(self) -> int | None:
-        """Return a random unseen index, None when there is none left."""
+        """Return a random unseen index, None if the space is exhausted."""
         drawn = self.space.sample(1, self.rng, exclude=self._seen)
         return int(drawn[0]) if len(drawn) else None
 
     def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:  # noqa: B027 - optional
-        """Take in the outcome of trials, one index each."""
+        """Learn from trials and their indices."""
 
 
 class ScoredStrategy(Strategy):
-    """Remembers the score of every trial: a configuration met again costs nothing."""
+    """Keeps the score of every trial, so revisited configurations need no evaluation."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -267,13 +238,13 @@ class ScoredStrategy(Strategy):
             self._scores[index] = -math.inf if math.isnan(score) else score
 
     def _score(self, index: int) -> float:
-        """Return the score of a configuration, ``-inf`` where it failed or is not known."""
+        """Return the score of a configuration, ``-inf`` if it failed or was not evaluated."""
         return self._scores.get(index, -math.inf)
 
     def _rank_key(self, index: int) -> tuple[float, int]:
         return -self._score(index), index
 
     def _best_known(self) -> int | None:
-        """Return the index of the best score, the smallest of equals; None while nothing has one."""
+        """Return the index of the best score, the smallest index of ties; None without a finite score."""
         best = min(self._scores, key=self._rank_key, default=None)
         return None if best is None or self._scores[best] == -math.inf else best

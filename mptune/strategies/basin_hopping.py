@@ -1,8 +1,8 @@
 """Basin hopping on a constrained discrete space.
 
 Wales and Doye, "Global optimization by basin-hopping and the lowest energy structures of Lennard-Jones clusters
-containing up to 110 atoms", J. Phys. Chem. A 101 (1997). The random displacement draws some parameters anew, the
-local minimisation is a climb among valid neighbours.
+containing up to 110 atoms", J. Phys. Chem. A 101 (1997). The random displacement redraws some parameters; the local
+minimisation is a climb among valid neighbours.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from mptune.strategies.simulated_annealing import acceptance_probability
 
 @dataclass(frozen=True, slots=True)
 class BasinHoppingOptions(LocalSearchOptions):
-    """Hyperparameters: those of a climb, and of the hops between local optima."""
+    """Hyperparameters of climbs and of hops between local optima."""
 
-    strategy: ClassVar[str] = "basin-hopping"
-    perturbation: int = option(3, "how many parameters a hop draws anew; all of them if there are fewer.", least=1)
+    perturbation: int = option(3, "most parameters that a hop redraws.", least=1)
     temperature: float = option(0.05, "relative loss accepted with probability 1/e from optimum to optimum.", above=0)
 
 
@@ -48,7 +47,7 @@ class BasinHoppingStrategy(LocalSearchStrategy):
             self._basin = optimum
 
     def _perturbed(self, index: int) -> int:
-        """Return the valid configuration nearest to one with some parameters drawn anew."""
+        """Return the valid configuration nearest to a configuration with some parameters redrawn."""
         codes = self.space.codes([index])
         for position in self.rng.permutation(self._free)[: self.options.perturbation]:
             values = len(self.space.parameters[position].values)

@@ -1,16 +1,15 @@
 """Bayesian optimisation with separate models of time, validity and error (mptune's default).
 
-- Time: a Gaussian process on the log of the objective over all parameters, length scales, signal and noise
-  at the maximum of their posterior (Hellsten 2023, Sec. 4.2). Inaccurate trials teach it too: precision costs
-  and saves time whether or not the result is good enough.
+- Time: a Gaussian process on the log of the objective over all parameters, with length scales, signal and noise at the
+  maximum of their posterior (Hellsten 2023, Sec. 4.2). Inaccurate trials are observations, too.
 - Hidden constraints: a learned probability to run.
-- Accuracy: the error depends on the accuracy signature alone. Measured signatures are known exactly, and
-  none known to exceed the threshold is proposed again; the others have a probability to meet it.
+- Accuracy: the error depends on the accuracy signature alone. Measured signatures are known exactly; signatures over
+  the threshold are not proposed again. Other signatures have a probability to meet the threshold.
 
-The value of a candidate is its expected improvement over the best feasible trial times both probabilities. After some
-evaluations without improvement, every second proposal is the neighbour of the best trials with the largest value.
-The search begins with the widest signature, or with a random configuration. Sources (earlier runs) give the prior mean
-of the Gaussian process (:mod:`mptune.strategies.model_based.transfer`).
+The value of a candidate is its expected improvement over the best feasible trial times both probabilities. After
+_PATIENCE evaluations without improvement, every second proposal is the neighbour of the best trials with the largest
+value. The search begins with the widest signature, or with a random configuration. Sources (earlier runs) give the
+prior mean of the Gaussian process (:mod:`mptune.strategies.model_based.transfer`).
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ from mptune.strategies.model_based.models import Axis, ModelledAxis, Outcome, Va
 from mptune.strategies.model_based.strategy import Candidates, CandidateStrategy, ascend
 from mptune.strategies.model_based.transfer import Sources, judged
 
-#: Attempts at a configuration of the widest signature that runs, before the model takes over.
+#: Attempts at a valid trial of the widest signature before the model takes over.
 _WIDEST_ATTEMPTS: Final = 4
 #: Best feasible trials whose neighbours join a sample.
 _ELITE: Final = 4
-#: After this many evaluations without a better one, every second proposal is a neighbour of the best: a smooth model or
-#: a misleading source may not expect much of one.
+#: Evaluations without improvement after which every second proposal is a neighbour of the best trials. A smooth model
+#: or a misleading source may underestimate neighbours.
 _PATIENCE: Final = 12
-#: While nothing feasible is known: worth of one deviation of predicted time against log probability.
+#: Weight of predicted time, in deviations, against log probability while no feasible trial is known.
 TIME_WEIGHT: Final = 0.25
 
 
@@ -50,10 +49,9 @@ TIME_WEIGHT: Final = 0.25
 class BayesianOptions(Options):
     """Hyperparameters."""
 
-    strategy: ClassVar[str] = "bayesian"
-    max_candidates: int = option(20_000, "all of a space up to this size are candidates; else a sample.", least=1)
-    sample: int = option(4_000, "configurations in the sample of a larger space.", least=10)
-    refit: float = option(1.25, "growth of the observations after which hyperparameters are fitted anew.", least=1)
+    max_candidates: int = option(20_000, "largest space whose configurations are all candidates.", least=1)
+    sample: int = option(4_000, "candidates sampled from a larger space.", least=10)
+    refit: float = option(1.25, "growth of the observations after which hyperparameters are refitted.", least=1)
     iterations: int = option(30, "iterations of each fit of the hyperparameters.", least=1)
     warp: float = option(1.0, "strength of the compression of values worse than the median, 0 for none.", least=0)
     length_spread: float = option(0.6, "standard deviation of the prior of a log length scale.", above=0)
@@ -61,16 +59,11 @@ class BayesianOptions(Options):
 
 
 class BayesianStrategy(CandidateStrategy):
-    """Proposes the most promising configuration under models of time, validity and error.
-
-    Attributes:
-        first: configurations that have run before the model takes over.
-        steps: moves of local search from each starting point in a sampled space.
-    """
+    """Proposes the most promising configuration under models of time, validity and error."""
 
     name: ClassVar[str] = "bayesian"
-    first: ClassVar[int] = 1
-    steps: ClassVar[int] = 6
+    first: ClassVar[int] = 1  #: valid trials before the model takes over
+    steps: ClassVar[int] = 6  #: moves of local search from each start in a sampled space
     options_class: ClassVar[type[Options]] = BayesianOptions
     options: BayesianOptions
 
@@ -80,10 +73,10 @@ class BayesianStrategy(CandidateStrategy):
         self._signatures: Signatures | None = None
         if self.objective.threshold is not None and self.signature:
             self._signatures = Signatures(self.space, self.signature, self.objective, is_relative=is_relative)
-        #: The models of errors; the first of them knows the widest signature.
+        #: The models of errors; the first one has the widest signature.
         self._errors = [] if self._signatures is None else [self._signatures]
         self._sources: Sources | None = None
-        #: By column, the codes that proposals may have; empty if there is no restriction.
+        #: Allowed codes of proposals by column; empty without a restriction.
         self._focus: dict[int, list[int]] = {}
         self._axes: list[Axis] = self._make_axes()
         self._validity = self._make_validity()
@@ -91,17 +84,17 @@ class BayesianStrategy(CandidateStrategy):
         self._fitted_to = 0
         self._best = math.inf
         self._since_best = 0
-        #: Value of the best feasible outcome on the scale of the model; NaN while there is none.
+        #: Value of the best feasible outcome on the scale of the model; NaN without one.
         self._to_beat = math.nan
         self._widest_attempts = 0
-        #: Log probabilities of the candidates' signatures, and the version of the model they are of.
+        #: Version of the model of errors, and its log probabilities of the candidates' signatures.
         self._accurate: tuple[int, Array] = (-1, np.empty(0))
-        #: Neighbours of configurations, which are needed repeatedly.
+        #: Cached neighbours of configurations.
         self._around: dict[int, Indices] = {}
 
     @single_threaded()
     def start_from(self, sources: Sequence[Source]) -> None:
-        """Learn from earlier runs: times and failures for their models, errors for that of the signatures."""
+        """Learn from earlier runs: times, failures and errors."""
         if not sources:
             return
         if self.objective.also:
@@ -114,14 +107,14 @@ class BayesianStrategy(CandidateStrategy):
                 self._signatures.suppose(*judged(source, self.space, self.signature), source.error_doubt)
 
     def expect(self, trials: Sequence[Trial], doubt: float) -> None:
-        """Teach the model of errors; no signature is known from these."""
+        """Teach the model of errors; no signature counts as measured."""
         known = {index: trial for trial in trials if (index := self.space.index(trial.configuration)) is not None}
         if self._signatures is not None and known:
             self._signatures.suppose(self.space.codes(list(known)), list(known.values()), doubt)
 
     @property
     def sources(self) -> tuple[SourceUse, ...]:
-        """What is made of the sources, in the order they were given."""
+        """The use of each source, in the given order."""
         return () if self._sources is None else self._sources.uses
 
     def _make_axes(self) -> list[Axis]:
@@ -147,28 +140,25 @@ class BayesianStrategy(CandidateStrategy):
         )
 
     def focus(self, values: Mapping[str, Collection[Value]]) -> None:
-        """Propose only configurations with these values, to improve on the best of those; all others still teach.
+        """Restrict proposals, and the best trial to improve on, to some values of parameters.
 
-        So one model of time serves the search for the best of some types, which are features like any other. Only
-        before the first trial is told.
-
-        Args:
-            values: by name of a parameter, its allowed values.
+        All other trials are still observations, so one model of time serves the search for the baseline, too. The
+        restriction is set before the first trial.
         """
         for name, allowed in values.items():
             offered = self.space.parameter(name).values
             self._focus[self.space.names.index(name)] = [offered.index(v) for v in allowed if v in offered]
 
     def _in_focus(self, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Return which configurations may be proposed, ``(n,)`` from value codes ``(n, d)``."""
+        """Return whether configurations are within the restriction, ``(n,)`` from value codes ``(n, d)``."""
         inside = np.ones(len(codes), dtype=np.bool_)
         for column, allowed in self._focus.items():
             inside &= np.isin(codes[:, column], allowed)
         return inside
 
     def _moved_into_focus(self, indices: Indices) -> Indices:
-        """Return configurations like the given ones that may be proposed, without those that are not valid."""
-        if not all(map(len, self._focus.values())):  # the space has none of the values
+        """Return the valid ones of the given configurations with restricted parameters redrawn from allowed values."""
+        if not all(map(len, self._focus.values())):  # an allowed value is not in the space
             return indices[:0]
         codes = self.space.codes(indices).copy()
         for column, allowed in self._focus.items():
@@ -181,7 +171,7 @@ class BayesianStrategy(CandidateStrategy):
     def _take_in(self, new: Mapping[int, Trial]) -> None:
         codes = self.space.codes(list(new))
         for (index, trial), row, values in zip(new.items(), self._coordinates.at(codes), codes, strict=True):
-            # A constraint on a measured metric is as hidden as a failure.
+            # Constraints on measured metrics are hidden constraints, too.
             failed = not trial.is_valid or self.objective.constraint_excess(trial) > 0
             is_rival = not failed and self.objective.is_feasible(trial) and bool(self._in_focus(values[None, :])[0])
             outcome = self._outcomes[index] = Outcome(row, values, self._levels(trial), failed, is_rival)
@@ -203,9 +193,9 @@ class BayesianStrategy(CandidateStrategy):
         return self._next_by_model()
 
     def _next_widest(self) -> int | None:
-        """Return a configuration of the widest signature, while the error of that signature is not known.
+        """Return a configuration of the widest signature until its error is measured.
 
-        It is the natural guess at something feasible, and it settles the floor of the error model.
+        The widest signature is the most likely to be feasible, and its error is the floor of the error model.
         """
         signatures = next(iter(self._errors), None)
         if signatures is None or signatures.is_widest_measured:
@@ -222,14 +212,11 @@ class BayesianStrategy(CandidateStrategy):
         return free[signatures.log_probability(self.space.codes(free)).argmax()] if free else None
 
     def _unseen(self, indices: Indices) -> list[int]:
-        """Return the valid ones of the indices that have not been proposed."""
+        """Return the valid, unseen ones of the indices."""
         return [index for index in indices.tolist() if index >= 0 and index not in self._seen]
 
     def _next_first(self) -> int | None:
-        """Return a random configuration until the first ones have run; three times as many may fail.
-
-        Sources take their place.
-        """
+        """Return a random configuration until ``first`` trials are valid, unless sources have models."""
         if self._sources is not None and self._sources.models:
             return None
         known = sum(outcome.is_known for outcome in self._outcomes.values())
@@ -242,10 +229,7 @@ class BayesianStrategy(CandidateStrategy):
         return next(iter(self._unseen(moved)), index)
 
     def _towards_feasible(self, indices: Indices, signatures: Signatures) -> Indices:
-        """Return configurations like the given ones but with signatures drawn by their probability to be feasible.
-
-        Those that are not valid are left out, so the answer may be shorter, or empty.
-        """
+        """Return the valid ones of the given configurations with signatures redrawn by their probability."""
         codes = self.space.codes(indices).copy()
         probes = self.space.codes(self.space.sample(min(512, self.space.size), self.rng))
         rows = np.concatenate([probes[:, signatures.columns], signatures.widest[None, :]])
@@ -260,7 +244,7 @@ class BayesianStrategy(CandidateStrategy):
         return found[found >= 0]
 
     def _next_by_model(self) -> int | None:
-        """Return the candidate of the largest value, None when no configuration is left that could be best."""
+        """Return the candidate with the largest value, None if no candidate can be best."""
         pool = self._updated()
         if not pool.free.any():
             return None
@@ -273,12 +257,12 @@ class BayesianStrategy(CandidateStrategy):
         index = int(pool.indices[position])
         if pool.complete:
             return index
-        # A sample is improved on from its best candidate and from the best feasible trial.
+        # Local search in a sampled space starts from the best candidate and the best feasible trial.
         starts = {index: value} | dict.fromkeys(self._elite(1), -math.inf)
         return ascend(starts, self._free_neighbours, self._values, self.steps)
 
     def _next_neighbour(self) -> int | None:
-        """Return the neighbour of largest value of the best trial that has any that could be best."""
+        """Return the neighbour with the largest value of the best trial that has a neighbour with a finite value."""
         for best in self._elite(_ELITE):
             around = self._free_neighbours(best)
             values = self._values(around) if len(around) else np.full(1, -math.inf)
@@ -287,14 +271,14 @@ class BayesianStrategy(CandidateStrategy):
         return None
 
     def _free_neighbours(self, index: int) -> Indices:
-        """Return the configurations that differ in one parameter and may be proposed."""
+        """Return the Hamming neighbours that may be proposed."""
         if index not in self._around:
             self._around[index] = self.space.neighbours(index, "hamming")
         around = np.array(self._unseen(self._around[index]), dtype=np.int64)
         return around[self._in_focus(self.space.codes(around))] if self._focus else around
 
     def _elite(self, n: int) -> list[int]:
-        """Return the best feasible trials, or the best of all where none is feasible."""
+        """Return the best feasible trials, or the best of all if none is feasible."""
         known = sorted((not o.feasible, o.value, i) for i, o in self._outcomes.items() if o.is_known)
         return [i for _, _, i in known[:n]]
 
@@ -338,13 +322,13 @@ class BayesianStrategy(CandidateStrategy):
         self._to_beat = math.nan if best is None else float(self._axes[0].of([best])[0])
 
     def _promising(self) -> Candidates:
-        """Return all configurations that could be best."""
+        """Return all configurations that may be proposed."""
         pool = self._free_candidates()
         kept = self._in_focus(pool.codes)
         return Candidates(pool.indices[kept], pool.codes[kept], pool.features[kept], complete=True)
 
     def _sample(self) -> Candidates:
-        """Return a uniform sample, itself moved towards feasible signatures, and the neighbours of the best trials."""
+        """Return a uniform sample, the sample with likely feasible signatures, and neighbours of the best trials."""
         uniform = self.space.sample(min(self.options.sample, self.space.size), self.rng)
         parts = [uniform, *(self.space.neighbours(index, "hamming") for index in self._elite(_ELITE))]
         if self._focus:
@@ -356,7 +340,7 @@ class BayesianStrategy(CandidateStrategy):
         return self._candidates(indices[self._in_focus(self.space.codes(indices))])
 
     def _choose(self, pool: Candidates) -> tuple[int, float]:
-        """Return the position of the free candidate of the largest value, and its log value."""
+        """Return position and log value of the free candidate with the largest value."""
         values = np.where(pool.free, self._validity.log_probability(), -math.inf)
         if self._signatures is not None:
             if self._accurate[0] != self._signatures.version:
@@ -379,7 +363,7 @@ class BayesianStrategy(CandidateStrategy):
         return values if self._signatures is None else values + self._signatures.log_probability(codes)
 
     def _contenders(self, limit: Array, mean: Array, deviation: Array) -> NDArray[np.intp]:
-        """Return the positions of candidates that could have the largest value; the exact value takes longer."""
+        """Return the positions of candidates whose bound, which is fast to compute, exceeds the best value found."""
         if math.isnan(self._to_beat):
             return np.arange(len(limit))
         bound = limit + log_improvement_bound(mean[0], deviation[0], self._to_beat)
@@ -388,7 +372,7 @@ class BayesianStrategy(CandidateStrategy):
         return np.flatnonzero(bound >= min(least[0], bound[first[0]]))
 
     def _promise(self, mean: Array, deviation: Array) -> Array:
-        """Return the log of the worth of configurations if they are feasible, ``(n,)`` from ``(n_objectives, n)``."""
+        """Return the log value of feasible configurations, ``(n,)`` from ``(n_objectives, n)``."""
         if math.isnan(self._to_beat):
             return np.asarray(-TIME_WEIGHT * (mean[0] - deviation[0]))
         return log_expected_improvement(mean[0], deviation[0], self._to_beat)

@@ -1,20 +1,18 @@
 """Bayesian optimisation for compilers, BaCO (Hellsten 2023).
 
-- A Gaussian process on the log of the objective; distances by the kind of parameter, length scales at the maximum of
-  their posterior under gamma priors.
-- Expected improvement of the function without its noise, times the probability to run that a random forest
-  gives, of configurations whose probability is at least a random minimum.
-- Its maximum is found by multi-start local search from the best of a large random sample. A space no larger
-  than the sample is considered as a whole, which leaves nothing for the local search to find.
+- A Gaussian process on the log of the objective, with a distance for each kind of parameter and length scales at the
+  maximum of their posterior under gamma priors.
+- The acquisition function is the noise-free expected improvement times the probability to run, from a random forest.
+  Configurations below a random minimum of this probability are excluded.
+- Multi-start local search maximises the acquisition function from the best configurations of a large random sample. A
+  space of up to ``points`` configurations is enumerated instead.
 
-Where the paper leaves a number open, the default is that of its published implementation and experiments. There
-hyperparameters are fitted and the forest is grown at every step, which ``refit=1`` and ``regrow=1`` do here too.
-Pending configurations count as if the mean had been observed there (kriging believer).
+Numbers missing in the paper are from its published implementation, which refits hyperparameters and regrows the forest
+at every step (here ``refit=1`` and ``regrow=1``). Pending configurations have the predicted mean (kriging believer).
 
-Each part can be taken away, for the ablations of Sec. 5.3 (Fig. 8 to 10): ``permutation=naive``, ``log=False`` (of
-the objective), ``log_parameters=False``, ``length_shape=1`` with ``length_rate=1e-9`` (no prior),
-``local_search=False``, ``feasibility=False``, ``least_feasible=0``, ``sampling=biased``, and
-``surrogate=random-forest``. Samples and local search matter in spaces of more than ``points`` configurations.
+Ablations of Sec. 5.3 (Fig. 8 to 10): ``permutation=naive``, ``log=False`` (of the objective), ``log_parameters=False``,
+``length_shape=1`` with ``length_rate=1e-9`` (no prior), ``local_search=False``, ``feasibility=False``,
+``least_feasible=0``, ``sampling=biased``, and ``surrogate=random-forest``.
 """
 
 from __future__ import annotations
@@ -34,11 +32,9 @@ from mptune.strategies.model_based.coordinates import PERMUTATION_DISTANCES, dis
 from mptune.strategies.model_based.gaussian_process import Hyperparameters, Posterior, Prior, fit, log_posterior
 from mptune.strategies.model_based.strategy import Candidates, ScoreModelStrategy, ascend
 
-#: Smallest deviation of values that counts as more than rounding, relative to their magnitude.
-_LEAST_DEVIATION: Final = 1e-9
 #: Bounds of length scales, and of the deviations of signal and noise of a standardised function.
 _BOUNDS: Final = ((0.01, 100.0), (0.1, 10.0), (0.01, 1.0))
-#: Ranges of their random settings, uniform in the logarithm.
+#: Log-uniform ranges of their random starts.
 _RANDOM: Final = ((0.1, 10.0), (0.3, 3.0), (0.01, 0.1))
 
 
@@ -46,16 +42,15 @@ _RANDOM: Final = ((0.1, 10.0), (0.3, 3.0), (0.01, 0.1))
 class BayesianBacoOptions(Options):
     """Hyperparameters."""
 
-    strategy: ClassVar[str] = "bayesian-baco"
     initial: int = option(10, "random configurations before the model takes over.", least=1)
-    points: int = option(30_000, "configurations sampled to find where the acquisition function is large.", least=10)
-    starts: int = option(10, "how many of the best of them local search starts from.", least=1)
-    elite: int = option(3, "how many of the best trials local search also starts from.", least=0)
+    points: int = option(30_000, "configurations in the sample of candidates.", least=10)
+    starts: int = option(10, "starts of local search among the best candidates.", least=1)
+    elite: int = option(3, "starts of local search among the best trials.", least=0)
     neighbourhood: Kind = option("hamming", NEIGHBOURHOODS, choices=KINDS)
-    neighbours: int = option(2_000, "most neighbours of a configuration that are looked at, drawn at random.", least=1)
+    neighbours: int = option(2_000, "largest random sample of a configuration's neighbours.", least=1)
     permutation: str = option(
         "spearman",
-        "distance of permutations: spearman, kendall, hamming, or naive: any two are as far apart.",
+        "distance of permutations: spearman, kendall, hamming, or naive (all equally far).",
         choices=PERMUTATION_DISTANCES,
     )
     surrogate: str = option(
@@ -65,31 +60,30 @@ class BayesianBacoOptions(Options):
     )
     sampling: str = option(
         "uniform",
-        "how configurations are drawn: uniform, or biased: value by value, however many configurations have it.",
+        "distribution of samples: uniform, or biased (value by value, towards sparse parts of the space).",
         choices=("uniform", "biased"),
     )
-    local_search: bool = option(True, "whether local search starts from the best of the sample, or that is taken.")
-    feasibility: bool = option(True, "whether a random forest learns what runs.")
+    local_search: bool = option(True, "whether local search improves on the best candidates.")
+    feasibility: bool = option(True, "whether a random forest predicts the probability to run.")
     log: bool = option(True, "whether the objective is log-transformed.")
-    log_parameters: bool = option(True, "whether parameters of exponential scale are compared by their logarithms.")
-    length_shape: float = option(1.3, "shape of the gamma prior of a length scale, of distances up to 1.", above=0)
-    length_rate: float = option(0.1, "rate of that gamma prior.", above=0)
-    fit_samples: int = option(10, "random hyperparameters a fit begins with.", least=1)
-    fit_starts: int = option(2, "how many of them, the most probable, are optimised, beside the last fit.", least=1)
+    log_parameters: bool = option(True, "whether exponentially spaced parameters are log-transformed.")
+    length_shape: float = option(1.3, "shape of the gamma prior of length scales.", above=0)
+    length_rate: float = option(0.1, "rate of the gamma prior of length scales.", above=0)
+    fit_samples: int = option(10, "random hyperparameters at the start of a fit.", least=1)
+    fit_starts: int = option(
+        2, "most probable random hyperparameters that are optimised, beside the last fit.", least=1
+    )
     iterations: int = option(30, "iterations of each optimisation of the hyperparameters.", least=1)
-    refit: float = option(1.05, "growth of the observations after which hyperparameters are fitted anew.", least=1)
+    refit: float = option(1.05, "growth of the observations after which hyperparameters are refitted.", least=1)
     trees: int = option(50, "trees in a random forest.", least=1)
-    regrow: float = option(1.25, "growth of the outcomes after which the forest is grown anew.", least=1)
+    regrow: float = option(1.25, "growth of the outcomes after which the forest is regrown.", least=1)
     least_feasible: float = option(
-        0.1,
-        "epsilon_f, the least probability to run, is drawn from 0 to this for each proposal.",
-        least=0,
-        most=1,
+        0.1, "maximum of epsilon_f, the random minimum of the probability to run.", least=0, most=1
     )
     least_feasible_levels: int = option(
-        11, "number of values from 0 to least_feasible that epsilon_f is drawn from; with 1 it is always 0.", least=1
+        11, "number of equally spaced values of epsilon_f, from 0; with 1 it is always 0.", least=1
     )
-    exploration: float = option(1e-4, "least improvement that counts, in standard deviations of all values.", least=0)
+    exploration: float = option(1e-4, "minimum improvement, in standard deviations of all values.", least=0)
     max_observations: int = option(800, MAX_OBSERVATIONS, least=20)
 
     def __post_init__(self) -> None:
@@ -100,15 +94,14 @@ class BayesianBacoOptions(Options):
 class GammaPrior(Prior):
     """The density l^(shape - 1) exp(-rate l) of length scales, and bounds of signal and noise.
 
-    In discrete spaces the likelihood alone tends to length scales near zero, at which different configurations are not
-    correlated.
+    In discrete spaces the maximum likelihood tends to length scales near zero, without correlation.
     """
 
     def __init__(self, shape: float, rate: float, owners: Indices) -> None:
         self._shape, self._rate = shape, rate
         self.owners = owners
         self.low, self.high = self._box(_BOUNDS)
-        self.unit = (self.high - self.low) / 8.0  # the optimiser sees ranges of this width
+        self.unit = (self.high - self.low) / 8.0  # unit of the optimiser's variables
 
     def log_density(self, vector: Array) -> tuple[float, Array]:
         """Return the log density up to a constant, and its gradient."""
@@ -136,10 +129,7 @@ def fitted(
     previous: Hyperparameters | None,
     rng: np.random.Generator,
 ) -> Hyperparameters:
-    """Return the hyperparameters of the largest posterior found from random settings and the last fit's.
-
-    Coordinates and observations as for :func:`~mptune.strategies.model_based.gaussian_process.log_posterior`.
-    """
+    """Return the hyperparameters with the largest posterior, from random starts and the last fit."""
     drawn = prior.draw(options.fit_samples, rng)
     order = np.argsort([-log_posterior(vector, x, y, prior)[0] for vector in drawn], kind="stable")
     starts = [Hyperparameters.from_vector(vector) for vector in drawn[order[: options.fit_starts]]]
@@ -148,53 +138,40 @@ def fitted(
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Turns scores into standardised values, lower is better.
+    """Converts scores to standardised values; lower is better.
 
-    The value of a positive score s is -ln s; without the log transform it is 1 / s where the objective is
-    minimised, which is proportional to it, and -s where it is maximised. Scores that are not positive
-    are penalties; they continue from the worst positive one, which keeps the order.
-
-    Attributes:
-        log: whether the objective is transformed.
-        minimise: whether less of the objective is better.
-        worst: value of the worst positive score.
-        mean: of the values that define the scale.
-        deviation: of the same.
+    A positive score s has the value -ln s; without the log transform 1 / s if the objective is minimised, and -s if it
+    is maximised. Other scores are penalties, added to the worst value of a positive score.
     """
 
-    log: bool
-    minimise: bool
-    worst: float = 0.0
-    mean: float = 0.0
+    log: bool  #: whether the objective is log-transformed
+    minimise: bool  #: whether the objective is minimised
+    worst: float = 0.0  #: value of the worst positive score
+    mean: float = 0.0  #: mean and deviation of the values that define the scale
     deviation: float = 1.0
 
     @classmethod
     def of(cls, scores: Array, *, log: bool, minimise: bool) -> Targets:
-        """Return the scale on which the values of these scores, at least one, have mean 0 and deviation 1."""
+        """Return the scale that gives at least one score mean 0 and deviation 1."""
         positive = scores[scores > 0]
         worst = float(cls(log, minimise).apply(positive).max()) if len(positive) else 0.0
         values = cls(log, minimise, worst).apply(scores)
         mean, deviation = float(values.mean()), float(values.std())
-        least = _LEAST_DEVIATION * max(1.0, abs(mean))
-        return cls(log, minimise, worst, mean, deviation if deviation > least else 1.0)
+        is_constant = deviation <= 1e-9 * max(1.0, abs(mean))
+        return cls(log, minimise, worst, mean, 1.0 if is_constant else deviation)
 
     def apply(self, scores: Array) -> Array:
         """Return the standardised values of scores, shape ``(n,)``."""
         positive = np.where(scores > 0, scores, 1.0)
         plain = 1.0 / np.maximum(positive, 1e-100) if self.minimise else -positive
         values = -np.log(positive) if self.log else plain
-        # A larger penalty than 1000 would hide the differences between feasible configurations.
+        # A penalty above 1000 would hide the differences between feasible configurations.
         penalised = self.worst - np.clip(scores, -1e3, 0.0)
         return np.asarray((np.where(scores > 0, values, penalised) - self.mean) / self.deviation)
 
 
 class Forest:
-    """scikit-learn's random forest: coordinates ``(n, k)``, values ``(n,)`` and weights of these ``(n,)``.
-
-    Args:
-        trees: how many.
-        bootstrap: whether each tree sees a sample drawn with replacement, or everything.
-    """
+    """scikit-learn's random forest over coordinates ``(n, k)``, values ``(n,)`` and weights ``(n,)``."""
 
     def __init__(
         self,
@@ -206,31 +183,23 @@ class Forest:
         bootstrap: bool,
         weights: Array | None = None,
     ) -> None:
-        from sklearn.ensemble import RandomForestRegressor  # takes a second, which most searches need not spend
+        from sklearn.ensemble import RandomForestRegressor  # takes a second to import
 
         forest = RandomForestRegressor(
             trees, max_features=0.75, bootstrap=bootstrap, random_state=int(rng.integers(2**31)), n_jobs=1
         )
-        # The forest's own predict checks its input again for every tree, which takes ten times as long.
+        # The predict of scikit-learn checks its input for every tree and takes ten times as long.
         self._trees = [tree.tree_ for tree in forest.fit(x, y, weights).estimators_]
 
     def predict(self, x: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation over the trees, each ``(n,)``."""
         rows = x.astype(np.float32)
-        total, squares = np.zeros(len(rows)), np.zeros(len(rows))
-        for tree in self._trees:
-            values = tree.predict(rows).reshape(len(rows))
-            total += values
-            squares += values * values
-        mean = total / len(self._trees)
-        return mean, np.sqrt(np.maximum(squares / len(self._trees) - mean * mean, 0.0))
+        values = np.array([tree.predict(rows).reshape(len(rows)) for tree in self._trees])
+        return values.mean(axis=0), values.std(axis=0)
 
 
 class ForestPosterior:
-    """A random forest in the place of :class:`~mptune.strategies.model_based.gaussian_process.Posterior`.
-
-    Its trees see samples of the observations drawn with replacement. It is grown again with every observation.
-    """
+    """A bootstrapped random forest with the interface of a Gaussian process, regrown at every observation."""
 
     def __init__(self, trees: int, rng: np.random.Generator, candidates: Array, x: Array, y: Array) -> None:
         self._trees, self._rng, self._candidates = trees, rng, candidates
@@ -248,19 +217,15 @@ class ForestPosterior:
         return float(self.predict(x[None, :])[0][0])
 
     def forget_imagined(self) -> None:
-        """Do nothing: nothing is imagined."""
+        """Do nothing: imagined trials are not held."""
 
     def predict(self, x: Array) -> tuple[Array, Array]:
         mean, deviation = self._forest.predict(x)
-        return mean, np.maximum(deviation, 0.01)  # all trees agree near the observations
+        return mean, np.maximum(deviation, 0.01)  # all trees agree near observations
 
 
 class BayesianBacoStrategy(ScoreModelStrategy):
-    """Proposes the most promising configuration under a model of the objective and a forest of configurations that ran.
-
-    Attributes:
-        hyperparameters: length scales by parameter, signal and noise; None before the first fit.
-    """
+    """Proposes the most promising configuration under models of the objective and of the probability to run."""
 
     name: ClassVar[str] = "bayesian-baco"
     options_class: ClassVar[type[Options]] = BayesianBacoOptions
@@ -272,29 +237,26 @@ class BayesianBacoStrategy(ScoreModelStrategy):
         self._coordinates = distances(self.space.parameters, options.permutation, log=options.log_parameters)
         owners = np.unique(self._coordinates.owners, return_inverse=True)[1]
         self._prior = GammaPrior(options.length_shape, options.length_rate, owners)
+        #: Length scales by parameter, signal and noise; None before the first fit.
         self.hyperparameters: Hyperparameters | None = None
         self._targets = Targets(options.log, self.objective.minimise)
         self._model: Posterior | ForestPosterior
-        #: Smallest value observed, and with imagined ones.
+        #: Smallest observed value, without and with imagined trials.
         self._best = self._to_beat = math.inf
-        #: Random configurations left to begin with; None before the first proposal.
+        #: Remaining random configurations; None before the first proposal.
         self._initial_left: int | None = None
         self._fitted_to = 0
-        #: Learns which configurations run (Sec. 4.2, "Hidden constraints"); None until one ran and one failed.
+        #: Predicts the probability to run (Sec. 4.2, "Hidden constraints"); None until a trial ran and a trial failed.
         self._forest: Forest | None = None
-        #: Probabilities of the candidates to run; None if they have to be computed again.
+        #: The candidates' probabilities to run; None if stale.
         self._probability: Array | None = None
-        #: Outcomes of which the forest was grown, and those it was compared with.
+        #: Number of outcomes the forest was grown from, and was compared with.
         self._grown_to = self._compared_to = 0
 
     # -- ask -----------------------------------------------------------------------------------
 
     def _count_initial(self) -> int:
-        """Count the random configurations to begin with.
-
-        Trials told before count where they differ in every parameter: trials of the baseline, all in double
-        precision, say nothing about the rest.
-        """
+        """Return the number of random configurations; earlier trials count if every parameter varies among them."""
         told = self._features(list(self.observations))
         varied = self._prior.owners[np.ptp(told, axis=0) > 0] if len(told) else ()
         covered = len(np.unique(varied)) == len(np.unique(self._prior.owners))
@@ -308,7 +270,7 @@ class BayesianBacoStrategy(ScoreModelStrategy):
             return next(iter(self._drawn(1).tolist()), None)
         self._update_forest()
         pool = self._updated()
-        # 0 now and then, so that nothing is excluded for ever.
+        # A minimum of 0 is possible, so no configuration is excluded for ever.
         levels = self.options.least_feasible_levels
         least = self.options.least_feasible * int(self.rng.integers(levels)) / max(levels - 1, 1)
         leaders = self._leaders(pool, least)
@@ -319,7 +281,7 @@ class BayesianBacoStrategy(ScoreModelStrategy):
         return self._ascended(leaders, least)
 
     def _drawn(self, n: int) -> Indices:
-        """Return random configurations that are not taken."""
+        """Return random unseen configurations."""
         if self.options.sampling == "biased":
             found = self.space.sample_by_branches(n, self.rng, exclude=self._seen)
             if len(found):
@@ -368,15 +330,15 @@ class BayesianBacoStrategy(ScoreModelStrategy):
         self._to_beat = min(self._to_beat, self._model.imagine(self._features([index])[0]))
 
     def _log_improvement(self, mean: Array, deviation: Array) -> Array:
-        # The deviation is that of the function without noise: an observed point has next to nothing to offer.
+        # The deviation excludes noise, so observed points have almost no expected improvement.
         return log_expected_improvement(mean, deviation, self._to_beat - self.options.exploration)
 
     # -- the configurations that run -----------------------------------------------------------
 
     def _update_forest(self) -> None:
-        """Grow the forest again if an outcome is not as expected or there are many more of them.
+        """Regrow the forest after a wrong prediction or many more outcomes.
 
-        The paper grows a new forest at every step, which takes most of its time. In between it would hardly differ.
+        The paper regrows it at every step, which takes most of its time and hardly changes the forest.
         """
         known = len(self._told)
         new, self._compared_to = slice(self._compared_to, None), known
@@ -391,15 +353,14 @@ class BayesianBacoStrategy(ScoreModelStrategy):
             probability = self._forest.predict(rows[new])[0]
             if np.where(ran[new], probability > 0.5, probability <= 0.1).all():
                 return
-        weights = np.where(ran, 0.8, 0.2)  # those of the published implementation
+        weights = np.where(ran, 0.8, 0.2)  # as in the published implementation
         self._forest = Forest(self.options.trees, self.rng, rows, ran, bootstrap=False, weights=weights)
         self._grown_to, self._probability = known, None
 
     def _log_feasible(self, probability: Array, least: float) -> Array:
-        """Return the log of probabilities to run, ``-inf`` below the least.
+        """Return the log of probabilities to run, ``-inf`` below the minimum.
 
-        A configuration that no tree believes in is not impossible, only less likely than the forest can express: with
-        a factor of 0 it would never be tried.
+        A probability of 0 is raised to the forest's resolution. Otherwise the configuration would never be tried.
         """
         floored = np.log(np.maximum(probability, 1.0 / (self.options.trees + 1)))
         return np.asarray(np.where(probability >= least, floored, -np.inf))
@@ -407,7 +368,7 @@ class BayesianBacoStrategy(ScoreModelStrategy):
     # -- the maximum ---------------------------------------------------------------------------
 
     def _leaders(self, pool: Candidates, least: float) -> list[int]:
-        """Return the best candidates whose probability to run is large enough, best first."""
+        """Return the best candidates with at least the minimum probability to run, best first."""
         values = np.where(pool.free, self._log_improvement(self._model.mean, self._model.deviation), -np.inf)
         if self._forest is not None:
             if self._probability is None:

@@ -1,20 +1,18 @@
 """Bayesian optimisation with a portfolio of acquisition functions (Willemsen 2021).
 
-A Gaussian process with a fixed length scale models the objective on the normalised discrete space. EI, PoI and LCB
-take turns, explore as far as the contextual variance says, and choose among the configurations not evaluated yet;
-a portfolio rule finds out which of them serves best. A failed configuration gets no value: it is only removed from the
-candidates. Defaults are those of Table I.
+A Gaussian process with a fixed length scale models the objective on the normalised discrete space. EI, PoI and LCB take
+turns, with the contextual variance as exploration factor, and choose among the unseen configurations. A portfolio rule
+selects functions. Failed configurations have no value; they are only removed from the candidates. Defaults are from
+Table I.
 
-There are two deviations. The paper minimises times; here scores are maximised, which are the inverse of a time, so that
-inaccurate trials (near 0 under the decay penalty) do not stretch the scale of all others. And the exploration factor is
-in standard deviations of the observations, as they are standardised, so that the unit of time does not matter, which is
-the purpose of the paper's contextual variance.
+There are two deviations. The paper minimises times; here scores, inverse times, are maximised, so inaccurate trials
+(near 0 under the decay penalty) do not stretch the scale. The exploration factor is in standard deviations of the
+observations, independent of the unit of time, which is the purpose of the paper's contextual variance.
 
-``multi-fast`` and ``multi-ultrafast`` are later methods of the same authors in Kernel Tuner; the second is behind the
-figures of Heldens 2026 (Table III). All functions stay in use, and none suggests the same as one before it.
-``multi-ultrafast`` predicts only now and then: in Kernel Tuner when predictions take less than a fifth of the time of
-the evaluations, or every sixth round at the latest. In replays, where evaluations take no time, that is every sixth
-round; here it always is, by ``prediction_rounds``: a search finds the same on a fast and on a slow machine.
+``multi-fast`` and ``multi-ultrafast`` are later methods of the same authors in Kernel Tuner; Heldens 2026 (Table III)
+uses ``multi-ultrafast``. They keep all functions, with distinct suggestions in a round. ``multi-ultrafast`` reuses
+predictions for ``prediction_rounds`` rounds, independent of the machine's speed. Kernel Tuner predicts when that takes
+less than a fifth of the evaluations' time, at the latest every sixth round, which is the case in replays.
 """
 
 from __future__ import annotations
@@ -36,26 +34,25 @@ from mptune.strategies.model_based.coordinates import normalised
 from mptune.strategies.model_based.gaussian_process import KERNELS, Hyperparameters, Posterior
 from mptune.strategies.model_based.strategy import Candidates, ScoreModelStrategy
 
-#: The choice of the acquisition function: a portfolio rule, or always the same.
+#: Portfolio rules, and single acquisition functions.
 METHODS: Final = ("advanced-multi", "multi", "multi-fast", "multi-ultrafast", *ACQUISITIONS)
 
 
 class Portfolio:
-    """Acquisition functions in use, the preferred ones first; a subclass drops some after a round.
+    """Acquisition functions in use, in order of preference; subclasses drop functions after a round.
 
-    A round takes one suggestion of every function. Performances are positive and more is better (the paper
-    minimises times; ratios are the same either way).
+    A round has one suggestion of every function. Performances are positive, and larger is better.
 
     Args:
         functions: names of acquisition functions.
-        threshold: how often something must happen before a function is dropped for it.
-        discount: weight of an observation relative to that of the next round.
+        threshold: number of duplicates, or of scores far from the mean, after which a function is judged.
+        discount: weight of an observation relative to an observation of the next round.
         window: rounds in which duplicates count, None for all.
-        required: a score is much worse or better if it differs from the mean by this share.
+        required: relative distance of a score from the mean that counts.
 
     Attributes:
-        active: names of those in use, in order.
-        scores: of each function, the sum of its discounted observations ``o_i * discount ** (t - i)``.
+        active: names of the functions in use, in order.
+        scores: by function, the sum of its discounted observations ``o_i * discount ** (t - i)``.
     """
 
     def __init__(
@@ -74,23 +71,18 @@ class Portfolio:
         self._worse, self._better = Counter[str](), Counter[str]()
 
     def close(self, suggested: Mapping[str, int], observed: Mapping[str, float]) -> None:
-        """Judge a round in which every function in use took part.
-
-        Args:
-            suggested: what each function suggested.
-            observed: the performance of each suggestion; for a failed one the median of those that did not fail.
-        """
+        """Judge a round by the suggestion of each function and its performance; the median stands for a failure."""
         for name in self.active:
             self.scores[name] = observed[name] + self._discount * self.scores[name]
         if len(self.active) > 1:
             self._judge(suggested)
 
     def _judge(self, suggested: Mapping[str, int]) -> None:
-        """Take functions out of use."""
+        """Drop functions."""
 
 
 class Multi(Portfolio):
-    """Drops functions that suggest the same as others: of those that do so too often the best one stays."""
+    """Drops functions that duplicate suggestions of others too often, except the best of them."""
 
     def _judge(self, suggested: Mapping[str, int]) -> None:
         repeated = [suggested[name] for name in self.active]
@@ -104,7 +96,7 @@ class Multi(Portfolio):
 
 
 class AdvancedMulti(Portfolio):
-    """Drops a function that is often much worse than the mean score, and keeps only one that is often much better."""
+    """Drops a function whose score is often far below the mean; one often far above it remains alone."""
 
     def _judge(self, suggested: Mapping[str, int]) -> None:  # noqa: ARG002
         mean = float(np.mean([self.scores[name] for name in self.active]))
@@ -122,38 +114,35 @@ class AdvancedMulti(Portfolio):
 
 @dataclass(frozen=True, slots=True)
 class BayesianMultiOptions(Options):
-    """Hyperparameters; the defaults are those of Willemsen 2021, Table I and Sec. IV-A, where it has them."""
+    """Hyperparameters with the defaults of Willemsen 2021, Table I and Sec. IV-A."""
 
-    strategy: ClassVar[str] = "bayesian-multi"
     method: str = option(
         "advanced-multi",
-        "advanced-multi, multi, multi-fast, multi-ultrafast, or one acquisition function alone: ei, poi or lcb.",
+        "advanced-multi, multi, multi-fast, multi-ultrafast, or a single acquisition function: ei, poi or lcb.",
         choices=METHODS,
     )
-    functions: str = option("ei,poi,lcb", "the portfolio, in order, separated by commas.")
+    functions: str = option("ei,poi,lcb", "acquisition functions of the portfolio, in order, separated by commas.")
     initial: int = option(20, "valid configurations of the initial sample.", least=1)
-    sampling: str = option(
-        "maximin", "maximin (a Latin hypercube, the widest spaced) or random.", choices=("maximin", "random")
-    )
+    sampling: str = option("maximin", "maximin (a spread Latin hypercube) or random.", choices=("maximin", "random"))
     length_scale: float = option(
-        1.5, "length scale of the covariance, of parameters scaled to 0..1; the paper has 2 if not contextual.", above=0
+        1.5, "length scale for parameters scaled to 0..1; in the paper 2 if not contextual.", above=0
     )
     covariance: str = option(
         "matern32", "matern32, matern52 (Matérn 3/2 and 5/2) or rbf (squared exponential).", choices=tuple(KERNELS)
     )
-    noise: float = option(1e-5, "deviation of an observation's noise, in deviations of all observations.", least=0)
+    noise: float = option(1e-5, "noise of an observation, in standard deviations of all observations.", least=0)
     contextual: bool = option(True, "whether the exploration factor is the contextual variance.")
-    exploration: float = option(0.01, "exploration factor where constant, in deviations of all observations.", least=0)
-    threshold: int = option(5, "how often a function duplicates others, or is worse or better, to be judged.", least=1)
+    exploration: float = option(0.01, "constant exploration factor, in deviations of all observations.", least=0)
+    threshold: int = option(5, "duplicates, or scores far from the mean, before a function is judged.", least=1)
     duplicate_window: int = option(
         0, "rounds over which multi counts duplicates; 0 for all. Kernel Tuner: 5, with threshold=4.", least=0
     )
-    prediction_rounds: int = option(6, "multi-ultrafast predicts anew after so many rounds.", least=1)
+    prediction_rounds: int = option(6, "rounds between predictions of multi-ultrafast.", least=1)
     discount_multi: float = option(0.65, "discount factor of multi.", above=0, most=1)
     discount_advanced: float = option(0.75, "discount factor of advanced-multi.", above=0, most=1)
     required: float = option(0.1, "required improvement factor of advanced-multi (Table I; 5% in the text).", least=0)
-    max_candidates: int = option(50_000, "predict all of a space up to this size; of a larger one a sample.", least=1)
-    sample: int = option(5_000, "configurations in the sample of a larger space.", least=10)
+    max_candidates: int = option(50_000, "largest space whose configurations are all candidates.", least=1)
+    sample: int = option(5_000, "candidates sampled from a larger space.", least=10)
     max_observations: int = option(800, MAX_OBSERVATIONS, least=20)
 
     def __post_init__(self) -> None:
@@ -170,12 +159,7 @@ class BayesianMultiOptions(Options):
 
 
 class BayesianMultiStrategy(ScoreModelStrategy):
-    """Proposes the suggestions of acquisition functions, a round at a time, under a model of the score.
-
-    Attributes:
-        suggestions: suggested in the current round and not proposed yet.
-        exploration: exploration factor of the last round, NaN before the first.
-    """
+    """Proposes the suggestions of acquisition functions, in rounds, under a model of the score."""
 
     name: ClassVar[str] = "bayesian-multi"
     options_class: ClassVar[type[Options]] = BayesianMultiOptions
@@ -186,25 +170,25 @@ class BayesianMultiStrategy(ScoreModelStrategy):
         self._portfolio = self._make_portfolio()
         self._coordinates = normalised(self.space.parameters)
         lengths = np.full(self._coordinates.count, self.options.length_scale)
-        # The variance of the least noise is scikit-learn's default, on which the paper builds.
+        # The smallest noise has the variance of scikit-learn's default, as in the paper.
         self._hyperparameters = Hyperparameters(lengths, 1.0, max(self.options.noise, 1e-5))
-        #: The initial sample once it is drawn, and the number of observations that completes it.
+        #: The initial sample once drawn, and the number of observations that completes it.
         self._design: list[int] | None = None
         self._design_target = 0
         self._posterior: Posterior
         #: Observations of the posterior, and their mean and deviation.
         self._held: list[int] = []
         self._centre, self._spread = 0.0, 1.0
-        #: Number and best of the observations when the candidates were chosen.
+        #: Number and best score of the observations when the candidates were chosen.
         self._pool_born = (0, -math.inf)
         #: Mean score and mean posterior variance after the initial sample.
         self._anchor: tuple[float, float] | None = None
-        #: Of each round that is not closed, the suggestion of every function.
+        #: Suggestions by function in each open round.
         self._rounds: list[dict[str, int]] = []
-        #: Rounds for which the predictions may still be used.
+        #: Rounds that may reuse the predictions.
         self._rounds_left = 0
-        self.suggestions: list[int] = []
-        self.exploration = math.nan
+        self.suggestions: list[int] = []  #: of the current round, without proposed ones
+        self.exploration = math.nan  #: exploration factor of the last round
 
     @property
     def active(self) -> tuple[str, ...]:
@@ -235,7 +219,7 @@ class BayesianMultiStrategy(ScoreModelStrategy):
     # -- ask -----------------------------------------------------------------------------------
 
     def _draw_design(self) -> list[int]:
-        """Draw the initial sample; observations told before count where they vary in every coordinate."""
+        """Draw the initial sample; earlier observations count if they vary in every coordinate."""
         told = self._features(list(self.observations))
         covered = len(told) > 1 and bool((np.ptp(told, axis=0) > 0).all())
         wanted = min(self.options.initial, self.space.size)
@@ -256,7 +240,7 @@ class BayesianMultiStrategy(ScoreModelStrategy):
         return self._next_by_model() if drawn is None else drawn
 
     def _next_by_model(self) -> int | None:
-        """Return the next suggestion of the current round, or the first of a new one; None when nothing is left."""
+        """Return the next suggestion of the current or a new round; None if the space is exhausted."""
         while self.suggestions:
             index = self.suggestions.pop(0)
             if index not in self._seen:
@@ -270,10 +254,7 @@ class BayesianMultiStrategy(ScoreModelStrategy):
         return first
 
     def _suggest(self) -> dict[str, int]:
-        """Return the index of the candidate each function in use values most; fewer where fewer are left.
-
-        Predictions are made once. Except under multi and with one function alone, no two suggest the same.
-        """
+        """Return the best candidate of each function in use, distinct except under multi, from the same predictions."""
         pool = self._pool
         if self._rounds_left and pool is not None and pool.free.any():
             self._rounds_left -= 1
@@ -299,8 +280,8 @@ class BayesianMultiStrategy(ScoreModelStrategy):
     def _explore(self, variance: float) -> float:
         """Return the exploration factor for a mean posterior variance of the candidates.
 
-        The contextual variance is that variance relative to the one after the initial sample, divided by the factor
-        that the best observation is better than the mean of the initial sample (Willemsen 2021, Sec. III-F).
+        The contextual variance is the variance relative to the variance after the initial sample, divided by the ratio
+        of the best observation to the mean of the initial sample (Willemsen 2021, Sec. III-F).
         """
         if not self.options.contextual:
             return self.options.exploration
@@ -314,7 +295,7 @@ class BayesianMultiStrategy(ScoreModelStrategy):
     # -- the model -----------------------------------------------------------------------------
 
     def _is_due(self, pool: Candidates) -> bool:
-        """Whether the posterior is full, or a sample is old or lacks the neighbours of a new best."""
+        """Whether the posterior is full, or the sample is old or lacks the neighbours of a new best trial."""
         if len(self._posterior) + len(self._new) > self.options.max_observations:
             return True
         born, best = self._pool_born
@@ -347,9 +328,9 @@ class BayesianMultiStrategy(ScoreModelStrategy):
         self._posterior.imagine(self._features([index])[0])
 
     def _standardised(self) -> Array:
-        """Return the scores of the posterior's observations, standardised."""
+        """Return the standardised scores of the posterior's observations."""
         scores = self._scores(self._held)
         self._centre, self._spread = float(scores.mean()), float(scores.std())
-        if self._spread <= 4 * np.spacing(abs(self._centre)):  # rounding, not a spread
+        if self._spread <= 4 * np.spacing(abs(self._centre)):  # rounding errors
             self._spread = 1.0
         return (scores - self._centre) / self._spread

@@ -1,9 +1,9 @@
 """Bayesian optimisation of several objectives by expected hypervolume improvement.
 
-Objectives that depend on all parameters (time, energy) have a Gaussian process of their logarithm. An error depends on
-the accuracy signature. The memory footprint is known of every configuration. The value of a candidate is the
-hypervolume that it is expected to add to the front of the feasible trials, times its probabilities to run and to meet
-the threshold. Pending configurations count as if they had the expected values.
+Objectives that depend on all parameters (time, energy) have a Gaussian process of their logarithm. Errors depend on the
+accuracy signature. The memory footprint of every configuration is known. The value of a candidate is its expected
+hypervolume improvement of the feasible front times its probabilities to run and to meet the threshold. Pending
+configurations have their expected values.
 
 The front leaves boxes below a reference point (:class:`mptune.results.pareto.Boxes`). Objectives are modelled
 independently, so the expectation is exact: a sum over boxes of products of expectations (Emmerich 2006; for batches and
@@ -12,10 +12,10 @@ multi-objective Bayesian optimization", NeurIPS 2020). Random scalarisation (Kno
 Comput. 10, 2006) with the same models reached 87% of the hypervolume after 100 evaluations of the recorded spaces, and
 this method 98%.
 
-The reference point is a little beyond the worst feasible outcome in each objective. Fronts are compared by the worst of
-the front (Ishibuchi, Imada, Setoguchi and Nojima, "How to specify a reference point in hypervolume calculation for fair
-performance comparison", Evol. Comput. 26, 2018). During a search that fails: beside a front of one point, only
-candidates like it seem worth trying.
+The reference point is slightly beyond the worst feasible outcome in each objective. The worst point of the front, usual
+in comparisons (Ishibuchi, Imada, Setoguchi and Nojima, "How to specify a reference point in hypervolume calculation for
+fair performance comparison", Evol. Comput. 26, 2018), fails in a search: next to a front of one point, only similar
+candidates have a value.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from mptune.strategies.model_based.models import Axis, Outcome
 from mptune.strategies.model_based.strategy import Candidates
 from mptune.strategies.nsga2 import crowding_distances
 
-#: How far the reference point is beyond the worst, relative to the distance between best and worst.
+#: Distance of the reference point from the worst outcome, relative to the distance between best and worst.
 _MARGIN: Final = 0.1
-#: Smallest deviations of an error and of a known objective, in decades; errors of a signature differ by the order of
-#: sums.
+#: Smallest deviations of an error and of a known objective, in decades. Errors within a signature differ by the order
+#: of sums.
 _LEAST_ERROR_DEVIATION: Final = 1e-3
 _LEAST_DEVIATION: Final = 1e-6
-#: Stands for the log10 of an error that is not finite.
+#: The log10 of an error that is not finite.
 _NEVER: Final = 1e3
 
 
 class _CodedAxis(Axis):
-    """An objective that follows from the value codes: an error, by the signature, or one known without running.
+    """An objective computed from value codes: an error, or a metric that needs no evaluation.
 
     Args:
-        levels: mean and deviation by value codes ``(n, d)``, each ``(n,)``.
-        version: changes with the levels.
+        levels: returns mean and deviation, each ``(n,)``, for value codes ``(n, d)``.
+        version: returns the version of the levels.
     """
 
     def __init__(self, levels: Callable[[Codes], tuple[Array, Array]], version: Callable[[], int]) -> None:
@@ -80,7 +80,6 @@ class BayesianParetoStrategy(BayesianStrategy):
     """Proposes the configuration expected to add most to the front of several objectives."""
 
     name: ClassVar[str] = "bayesian-pareto"
-    #: Beside a front of one point, only configurations like it seem to add anything.
     first: ClassVar[int] = 10
     optimises_several: ClassVar[bool] = True
 
@@ -105,7 +104,7 @@ class BayesianParetoStrategy(BayesianStrategy):
 
             return _CodedAxis(level, lambda: 0)
         if is_error(metric) and self.signature and self.objective.minimise:
-            # Under a threshold of 1 the excess is the logarithm itself.
+            # With a threshold of 1, the excess is the logarithm of the error.
             _, _, output = metric.partition(".")
             signatures = Signatures(self.space, self.signature, Objective(threshold={output: 1.0} if output else 1.0))
             self._errors.append(signatures)
@@ -128,7 +127,7 @@ class BayesianParetoStrategy(BayesianStrategy):
         self._boxes = self._make_boxes()
 
     def _rivals(self) -> dict[int, Outcome]:
-        """Return the feasible outcomes of which all objectives are known."""
+        """Return the feasible outcomes with all objectives."""
         return {i: o for i, o in self._outcomes.items() if o.feasible and not np.isnan(o.levels).any()}
 
     def _compare(self) -> None:
@@ -141,7 +140,7 @@ class BayesianParetoStrategy(BayesianStrategy):
         self._boxes = self._make_boxes()
 
     def _make_boxes(self) -> Boxes | None:
-        """Return the boxes below the reference point, None while nothing feasible is known."""
+        """Return the boxes below the reference point, None without a feasible trial."""
         if not len(self._front):
             return None
         span = self._worst - self._front.min(axis=0)
@@ -159,7 +158,7 @@ class BayesianParetoStrategy(BayesianStrategy):
         return log_expected_gain(mean.T, deviation.T, self._boxes)
 
     def _elite(self, n: int) -> list[int]:
-        """Return trials of the front, those with most space around them first; the best where none is feasible."""
+        """Return trials of the front, the least crowded first; without a feasible trial, the best trials."""
         feasible = self._rivals()
         if not feasible:
             return super()._elite(n)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,30 +11,26 @@ from numpy.typing import NDArray
 from mptune.strategies.base import Array, Options, option
 from mptune.strategies.population import PopulationOptions, SwarmStrategy
 
-#: What a difference is added to, by name: a random member or the best.
-BASES: Final = ("random", "best")
-
 
 @dataclass(frozen=True, slots=True)
 class DifferentialEvolutionOptions(PopulationOptions):
-    """Hyperparameters; weight and crossover are what Storn & Price 1997 suggest to try first for quick convergence."""
+    """Hyperparameters; weight and crossover are the first suggestion of Storn & Price 1997 for quick convergence."""
 
-    strategy: ClassVar[str] = "differential-evolution"
     population: int = option(20, "individuals (NP), at least four.", least=4)
-    base: str = option("best", "what a difference is added to: a random member or the best.", choices=BASES)
+    base: str = option("best", "base vector: a random member or the best.", choices=("random", "best"))
     weight: float = option(0.5, "factor of the difference (F).", least=0, most=2)
     crossover: float = option(0.9, "probability that a parameter comes from the mutant (CR).", least=0, most=1)
 
 
 def mutants(base: Array, first: Array, second: Array, weight: float) -> Array:
-    """Return base + F (first - second), kept in the unit cube; all of shape ``(n, d)``."""
+    """Return base + F (first - second), clipped to the unit cube; all have shape ``(n, d)``."""
     return np.clip(base + weight * (first - second), 0.0, 1.0)
 
 
 def crossed(targets: Array, mutated: Array, draws: Array, always: NDArray[np.int64], crossover: float) -> Array:
-    """Return targets with some of their mutants' coordinates (binomial crossover); all of shape ``(n, d)``.
+    """Return the binomial crossover of targets and mutants; all have shape ``(n, d)``.
 
-    A coordinate is the mutant's where the draw, uniform in [0, 1), is below CR, and one, ``(n,)``, is always.
+    Mutants give the coordinates whose draw, uniform in [0, 1), is below CR, and the coordinate ``always``, ``(n,)``.
     """
     chosen = draws < crossover
     chosen[np.arange(len(chosen)), always] = True
@@ -42,9 +38,9 @@ def crossed(targets: Array, mutated: Array, draws: Array, always: NDArray[np.int
 
 
 class DifferentialEvolutionStrategy(SwarmStrategy):
-    """Sets every member against a cross of itself with the best, to which the difference of two others was added.
+    """Replaces members by crosses with a mutant, the best member plus the difference of two others, unless worse.
 
-    A cross is evaluated at the valid configuration nearest to it and takes its member's place unless it is worse.
+    A cross is evaluated at the nearest valid configuration.
     """
 
     name: ClassVar[str] = "differential-evolution"
@@ -61,6 +57,6 @@ class DifferentialEvolutionStrategy(SwarmStrategy):
         return crossed(targets, mutated, self.rng.random(targets.shape), always, self.options.crossover)
 
     def _donors(self, size: int) -> NDArray[np.int64]:
-        """Draw three members for each, different from it and from each other as far as there are so many, (3, n)."""
+        """Draw three other members for each member, (3, n); distinct in populations of four or more."""
         order = np.argsort(self.rng.random((size, size)) + np.eye(size), axis=1)
         return order[:, np.arange(3) % size].T.copy()

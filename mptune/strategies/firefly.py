@@ -14,9 +14,8 @@ from mptune.strategies.population import PopulationOptions, SwarmStrategy
 
 @dataclass(frozen=True, slots=True)
 class FireflyOptions(PopulationOptions):
-    """Hyperparameters; the defaults are those of Heldens 2026, Table III."""
+    """Hyperparameters with the defaults of Heldens 2026, Table III."""
 
-    strategy: ClassVar[str] = "firefly"
     population: int = option(20, "fireflies.", least=1)
     attraction: float = option(1.0, "share of the way to a close brighter firefly (beta_0).", least=0, most=100)
     absorption: float = option(1.0, "fall of attraction with the squared distance (gamma).", least=0, most=1e6)
@@ -24,11 +23,11 @@ class FireflyOptions(PopulationOptions):
 
 
 def attracted(positions: Array, other: Array, draws: Array, options: FireflyOptions) -> Array:
-    """Return where fireflies are after one move towards another: a step of attraction and a random one.
+    """Return positions of fireflies after one move towards another: attraction and a random step.
 
-    The move adds beta_0 exp(-gamma r^2) (other - position) + alpha (draw - 1/2). The distance r is the share of the
-    unit cube's diagonal, so that gamma means the same for three parameters and for thirty. Positions and draws, uniform
-    in [0, 1), have shape ``(n, d)``, the position of the brighter one ``(d,)``.
+    The move adds beta_0 exp(-gamma r^2) (other - position) + alpha (draw - 1/2). The distance r is a share of the unit
+    cube's diagonal, so gamma does not depend on the number of parameters. Positions and draws, uniform in [0, 1), have
+    shape ``(n, d)``, the position of the brighter firefly ``(d,)``.
     """
     way = other - positions
     squares = np.mean(way**2, axis=1, keepdims=True)
@@ -38,13 +37,13 @@ def attracted(positions: Array, other: Array, draws: Array, options: FireflyOpti
 
 
 class FireflyStrategy(SwarmStrategy):
-    """Moves every firefly towards all that are brighter, and at random where none is."""
+    """Moves every firefly towards all brighter ones; the brightest moves at random."""
 
     name: ClassVar[str] = "firefly"
     options_class: ClassVar[type[Options]] = FireflyOptions
     options: FireflyOptions
 
-    def _moved(self, bests: list[int]) -> Array:  # noqa: ARG002 - fireflies remember no best configuration
+    def _moved(self, bests: list[int]) -> Array:  # noqa: ARG002 - fireflies have no memory
         brightness = np.array([self._score(index) for index in self._population])
         moved = self._positions.copy()
         for other, light in zip(self._positions, brightness, strict=True):

@@ -8,31 +8,28 @@ from typing import ClassVar
 import numpy as np
 
 from mptune.strategies.base import Codes, Options, option
-from mptune.strategies.population import CROSSOVERS, PopulationOptions, PopulationStrategy
+from mptune.strategies.population import CROSSOVERS, PopulationOptions, PopulationStrategy, children_of
 
 
 @dataclass(frozen=True, slots=True)
 class GeneticOptions(PopulationOptions):
-    """Hyperparameters; the defaults are those of Heldens 2026, Table III."""
+    """Hyperparameters with the defaults of Heldens 2026, Table III."""
 
-    strategy: ClassVar[str] = "genetic"
     population: int = option(26, "individuals in a generation.", least=2)
     crossover: str = option(
         "single_point", "single_point, two_point, uniform or disruptive_uniform.", choices=CROSSOVERS
     )
     mutation: float = option(55.0, "an individual mutates with probability 1/mutation.", least=1)
     pressure: float = option(
-        2.5,
-        "selection pressure: ranks have the density pressure (1 - x)^(pressure - 1), best first; 1: uniform.",
-        least=1,
+        2.5, "selection pressure: ranks x have density pressure (1 - x)^(pressure - 1); 1: uniform.", least=1
     )
 
 
 class GeneticStrategy(PopulationStrategy):
-    """Evolves a population that is replaced by its children in every generation.
+    """Evolves a population replaced by its children in every generation.
 
-    Parents are drawn by rank, so the magnitude of the scores has no influence. A child that is not valid becomes
-    the valid configuration nearest to it.
+    Parents are drawn by rank, so the magnitude of scores has no influence. An invalid child is replaced by the nearest
+    valid configuration.
     """
 
     name: ClassVar[str] = "genetic"
@@ -42,16 +39,15 @@ class GeneticStrategy(PopulationStrategy):
     def _evolved(self) -> list[int]:
         ranked = sorted(self._population, key=self._rank_key)
         parents = self.space.codes(np.array(ranked, dtype=np.int64))
-        cross = CROSSOVERS[self.options.crossover]
         codes: list[Codes] = []
         while len(codes) < self.options.population:
             first, second = self._select(len(ranked))
-            codes += cross(parents[first], parents[second], self.rng)
+            codes += children_of(self.options.crossover, parents[first], parents[second], self.rng)
         children = self.space.nearest_valid(np.stack(codes[: self.options.population]), self.rng)
         return [self._mutated(index) for index in children.tolist()]
 
     def _select(self, size: int) -> tuple[int, int]:
-        """Draw the ranks of two parents, different ones where there are two."""
+        """Draw the ranks of two parents, distinct if possible."""
         ranks = np.minimum((self.rng.beta(1.0, self.options.pressure, size=2) * size).astype(int), size - 1)
         first, second = int(ranks[0]), int(ranks[1])
         if first == second and size > 1:
@@ -59,7 +55,7 @@ class GeneticStrategy(PopulationStrategy):
         return first, second
 
     def _mutated(self, index: int) -> int:
-        """Return the individual, or with the mutation's probability a random valid Hamming neighbour."""
+        """Return a random valid Hamming neighbour with the probability of a mutation, else the individual."""
         if self.rng.random() * self.options.mutation >= 1.0:
             return index
         neighbours = self.space.neighbours(index, "hamming")

@@ -1,4 +1,4 @@
-"""Multi-start local search (Heldens 2026, Sec. III-E): hill climbing from one random configuration after another."""
+"""Multi-start local search (Heldens 2026, Sec. III-E): hill climbing from random configurations."""
 
 from __future__ import annotations
 
@@ -11,27 +11,26 @@ import numpy as np
 from mptune.space.search_space import KINDS, Kind
 from mptune.strategies.base import NEIGHBOURHOODS, Options, ScoredStrategy, option
 
-#: Starts in a row that were known already, and led nowhere new, after which a random one is taken.
+#: Consecutive starts at evaluated configurations after which the next start is random.
 _KNOWN_STARTS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class LocalSearchOptions(Options):
-    """Hyperparameters of a climb; the defaults are those of Heldens 2026, Sec. III-E."""
+    """Hyperparameters of a climb with the defaults of Heldens 2026, Sec. III-E."""
 
-    strategy: ClassVar[str] = "local-search"
     neighbourhood: Kind = option("hamming", NEIGHBOURHOODS, choices=KINDS)
     improvement: str = option(
-        "first", "first (move to the first better neighbour) or best (to the best of all).", choices=("first", "best")
+        "first", "move to the first better neighbour (first) or the best one (best).", choices=("first", "best")
     )
 
 
 class LocalSearchStrategy(ScoredStrategy):
-    """Climbs from one start after another, the best trial known first; subclasses may choose the next start.
+    """Climbs from one start after another, first from the best known trial; subclasses may choose further starts.
 
-    A climb is at one configuration and asks for its neighbours in random order. Every move that the known scores decide
-    is made before the next configuration is proposed, so the order of the trials does not matter. While the neighbours
-    a climb depends on are pending, a batch is filled with starts of later climbs.
+    A climb proposes the neighbours of its configuration in random order. All moves decided by known scores precede the
+    next proposal, so the order of trials does not matter. While a climb waits for trials, batches are filled with
+    starts of later climbs.
     """
 
     name: ClassVar[str] = "local-search"
@@ -47,11 +46,11 @@ class LocalSearchStrategy(ScoredStrategy):
         self._climbs = 0
 
     def _new_start(self) -> int | None:
-        """Return where a later climb starts, known or not; None for a random configuration."""
+        """Return the start of a later climb; None for a random configuration."""
         return None
 
     def _reached(self, optimum: int) -> None:
-        """Take note of the local optimum a climb has ended at."""
+        """Note the local optimum at the end of a climb."""
 
     def _next(self) -> int | None:
         for _ in range(_KNOWN_STARTS):
@@ -72,14 +71,14 @@ class LocalSearchStrategy(ScoredStrategy):
         return start
 
     def _climb(self) -> None:
-        """Make every move that the known scores decide, from climb to climb."""
+        """Make all moves decided by known scores, over several climbs if possible."""
         while self._current is not None or self._begin():
             assert self._current is not None
             here = self._scores[self._current]
             better = [index for index in (*self._around, *self._asked) if self._score(index) > here]
             undecided = any(index not in self._scores for index in self._around)
             if better and (self.options.improvement == "first" or not undecided):
-                self._stand_at(max(better, key=self._score))
+                self._move_to(max(better, key=self._score))
             elif undecided:
                 return
             else:
@@ -87,7 +86,7 @@ class LocalSearchStrategy(ScoredStrategy):
                 self._current, self._around = None, []
 
     def _begin(self) -> bool:
-        """Start a climb at the best start that is known; return whether there is one."""
+        """Begin a climb at the best evaluated start; return whether there is one."""
         for index in [i for i in self._starts if self._scores.get(i) == -math.inf]:
             del self._starts[index]
         start = max((i for i in self._starts if i in self._scores), key=self._score, default=None)
@@ -98,10 +97,10 @@ class LocalSearchStrategy(ScoredStrategy):
         self._starts.pop(start, None)
         self._asked.clear()
         self._climbs += 1
-        self._stand_at(start)
+        self._move_to(start)
         return True
 
-    def _stand_at(self, index: int) -> None:
+    def _move_to(self, index: int) -> None:
         self._current = index
         neighbours = self.space.neighbours(index, self.options.neighbourhood)
         self._around = self.rng.permutation(neighbours).astype(np.int64).tolist()

@@ -1,8 +1,8 @@
 """NSGA-II: the Pareto front of several objectives, on a constrained discrete space.
 
 Deb, Pratap, Agarwal and Meyarivan, "A fast and elitist multiobjective genetic algorithm: NSGA-II", IEEE Transactions on
-Evolutionary Computation 6 (2002). Genes are value codes: a mutated one takes any other value of its parameter, and a
-child that is not valid becomes the valid configuration nearest to it.
+Evolutionary Computation 6 (2002). Genes are value codes. A mutated gene takes any other value of its parameter; an
+invalid child is replaced by the nearest valid configuration.
 """
 
 from __future__ import annotations
@@ -19,29 +19,28 @@ from mptune.results.metric_expressions import is_error
 from mptune.results.pareto import front
 from mptune.results.trial import Trial
 from mptune.strategies.base import Array, Options, option
-from mptune.strategies.population import CROSSOVERS, PopulationOptions, PopulationStrategy
+from mptune.strategies.population import CROSSOVERS, PopulationOptions, PopulationStrategy, children_of
 
 
 @dataclass(frozen=True, slots=True)
 class Nsga2Options(PopulationOptions):
     """Hyperparameters."""
 
-    strategy: ClassVar[str] = "nsga2"
-    population: int = option(20, "individuals that survive a generation, and children in it.", least=2)
+    population: int = option(20, "survivors, and children, of a generation.", least=2)
     crossover: str = option("uniform", "single_point, two_point, uniform or disruptive_uniform.", choices=CROSSOVERS)
-    crossover_probability: float = option(0.9, "probability that two parents exchange genes at all.", least=0, most=1)
-    mutations: float = option(1.0, "how many genes of a child mutate on average.", least=0)
+    crossover_probability: float = option(0.9, "probability that two parents exchange genes.", least=0, most=1)
+    mutations: float = option(1.0, "mean number of mutated genes in a child.", least=0)
 
 
 def non_dominated_ranks(costs: Array, violations: Array) -> NDArray[np.int64]:
-    """Return the front each row is on: 0 where nothing dominates it, 1 where only rows of front 0 do, and so on.
+    """Return the front of each row: 0 for non-dominated rows, 1 for rows dominated by front 0 only, and so on.
 
-    A row dominates another when it violates the constraints less; or as much, and is nowhere worse and somewhere
-    better. That is Deb's constrained domination, extended to rows that are equally infeasible.
+    Deb's constrained domination: a row dominates another one with a larger violation. With equal violations, it
+    dominates if it is nowhere worse and somewhere better.
 
     Args:
-        costs: what is minimised, shape ``(n, n_objectives)``; infinities compare like numbers, NaN is not allowed.
-        violations: 0 for a feasible row, more the worse it is, shape ``(n,)``.
+        costs: minimised, shape ``(n, n_objectives)``; infinities compare like numbers, NaN is not allowed.
+        violations: 0 for feasible rows, else positive, shape ``(n,)``.
     """
     ranks = np.zeros(len(costs), dtype=np.int64)
     rank = 0
@@ -56,11 +55,10 @@ def non_dominated_ranks(costs: Array, violations: Array) -> NDArray[np.int64]:
 
 
 def crowding_distances(costs: Array) -> Array:
-    """Return how far the neighbours of each row on its front are apart, summed over objectives; infinite at the ends.
+    """Return the gap between the neighbours of each row of one front, summed over objectives; infinite at the ends.
 
-    In each objective the gap between the rows before and after counts, relative to the span of the front. An objective
-    in which all rows are equal says nothing; an infinite cost lies where the worst (or best) finite one does. Costs are
-    of one front, shape ``(n, n_objectives)``, no NaN.
+    Gaps are relative to the span of the front in an objective. Constant objectives are ignored; infinite costs count as
+    the worst (or best) finite cost. Costs have shape ``(n, n_objectives)`` and no NaN.
     """
     distances = np.zeros(len(costs))
     for column in costs.T:
@@ -68,7 +66,7 @@ def crowding_distances(costs: Array) -> Array:
         if not len(finite) or column.min() == column.max():
             continue
         order = np.argsort(column, kind="stable")
-        # Halved, so that the span of costs of both signs does not overflow.
+        # Halved: the span between costs of opposite sign could overflow.
         ordered = np.clip(column[order], finite.min(), finite.max()) / 2
         distances[order[[0, -1]]] = np.inf
         if ordered[-1] > ordered[0]:
@@ -77,12 +75,12 @@ def crowding_distances(costs: Array) -> Array:
 
 
 class Nsga2Strategy(PopulationStrategy):
-    """Evolves a population towards the Pareto front of several objectives and along it; one objective joins ``error``.
+    """Evolves a population towards the Pareto front of several objectives; a single objective is joined by ``error``.
 
-    Parents win a tournament of two by front, then by crowding distance; parents and children compete for the places in
-    the next generation by the same order. Under a threshold a feasible configuration beats an infeasible one, and
-    of two infeasible ones the smaller excess wins. A metric that a trial lacks counts as infinite. Errors, and all of
-    several objectives, are compared by their logarithm. A late trial competes in the generation in which it arrives.
+    Parents win a tournament of two by front, then by crowding distance. Parents and children compete for places in the
+    next generation by the same order. The violation is the excess over the threshold. A missing metric counts as
+    infinite. Errors, and all of several objectives, are compared by logarithm. A late trial competes in the generation
+    in which it arrives.
     """
 
     name: ClassVar[str] = "nsga2"
@@ -105,7 +103,7 @@ class Nsga2Strategy(PopulationStrategy):
             self._arrived.append(index)
 
     def _costs_of(self, trial: Trial) -> tuple[float, ...]:
-        """Return what is minimised, infinite where it is not known."""
+        """Return the minimised values of a trial, infinite if unknown."""
         objective = self.objective
         if objective.also:
             costs = objective.levels(trial)
@@ -117,7 +115,7 @@ class Nsga2Strategy(PopulationStrategy):
         return tuple(math.inf if math.isnan(cost) or not trial.is_valid else cost for cost in costs)
 
     def _evolved(self) -> list[int]:
-        """Return the children of the fittest of all that competed."""
+        """Return the children of the fittest parents and newcomers."""
         rivals = dict.fromkeys([*self._arrived, *(index for index in self._population if index in self._costs)])
         self._arrived = []
         if rivals:
@@ -140,22 +138,18 @@ class Nsga2Strategy(PopulationStrategy):
 
     def _children(self) -> list[int]:
         codes = self.space.codes(self._parents)
-        cross = CROSSOVERS[self.options.crossover]
         children: list[NDArray[np.int32]] = []
         while len(children) < self.options.population:
-            first, second = codes[self._winner()], codes[self._winner()]
+            # Two tournaments of two; parents are sorted, the fittest first.
+            a, b = (codes[int(self.rng.integers(len(codes), size=2).min())] for _ in range(2))
             crosses = self.rng.random() < self.options.crossover_probability
-            children += cross(first, second, self.rng) if crosses else (first, second)
+            children += children_of(self.options.crossover, a, b, self.rng) if crosses else (a, b)
         mutated = self._mutated(np.stack(children[: self.options.population]))
         found: list[int] = self.space.nearest_valid(mutated, self.rng).tolist()
         return found
 
-    def _winner(self) -> int:
-        """Return the position of the fitter of two random parents."""
-        return int(self.rng.integers(len(self._parents), size=2).min())
-
     def _mutated(self, children: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return children in which each gene has taken another value of its parameter with the same probability."""
+        """Return children with each gene changed to another value with equal probability."""
         sizes = np.array([len(parameter.values) for parameter in self.space.parameters])
         free = sizes > 1
         mutates = free & (self.rng.random(children.shape) * max(int(free.sum()), 1) < self.options.mutations)

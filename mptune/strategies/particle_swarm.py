@@ -13,13 +13,12 @@ from mptune.strategies.population import PopulationOptions, SwarmStrategy
 
 @dataclass(frozen=True, slots=True)
 class ParticleSwarmOptions(PopulationOptions):
-    """Hyperparameters; the defaults are those of Heldens 2026, Table III."""
+    """Hyperparameters with the defaults of Heldens 2026, Table III."""
 
-    strategy: ClassVar[str] = "particle-swarm"
     population: int = option(50, "particles in the swarm.", least=1)
-    inertia: float = option(0.5, "share of its velocity a particle keeps (w).", least=0, most=100)
+    inertia: float = option(0.5, "share of the velocity a particle keeps (w).", least=0, most=100)
     cognitive: float = option(3.5, "pull towards the particle's own best configuration (c1).", least=0, most=100)
-    social: float = option(1.0, "pull towards the best configuration known to all (c2).", least=0, most=100)
+    social: float = option(1.0, "pull towards the best configuration of the swarm (c2).", least=0, most=100)
     max_velocity: float = option(1.0, "largest step in any parameter, as a share of its range.", least=0, most=1)
 
 
@@ -28,14 +27,14 @@ def velocities_after(
 ) -> Array:
     """Return the velocities of the next step: w v + c1 r1 (own best - x) + c2 r2 (best - x), limited.
 
-    All of shape ``(n, d)``, the bests relative to x; the draws r1 and r2 are uniform in [0, 1).
+    All arrays have shape ``(n, d)``, the bests relative to x; the draws r1 and r2 are uniform in [0, 1).
     """
     own, social = options.cognitive * draws[0] * own_best, options.social * draws[1] * best
     return np.clip(options.inertia * velocities + own + social, -options.max_velocity, options.max_velocity)
 
 
 class ParticleSwarmStrategy(SwarmStrategy):
-    """Moves particles, drawn to their own best and to the best known configuration; they stop at the cube's faces."""
+    """Moves particles towards their own best and the best known configuration; they stop at the cube's faces."""
 
     name: ClassVar[str] = "particle-swarm"
     options_class: ClassVar[type[Options]] = ParticleSwarmOptions
@@ -45,8 +44,8 @@ class ParticleSwarmStrategy(SwarmStrategy):
         super().__init__(*args, **kwargs)
         self._velocities: Array = np.empty((0, 0))
 
-    def _started(self) -> None:
-        super()._started()
+    def _initialise(self) -> None:
+        super()._initialise()
         self._velocities = self._drawn_velocities(len(self._population))
 
     def _replace(self, position: int, index: int) -> None:
@@ -71,6 +70,6 @@ class ParticleSwarmStrategy(SwarmStrategy):
         return inside
 
     def _drawn_velocities(self, n: int) -> Array:
-        """Return a random velocity for each of n particles, within half the limit."""
+        """Return random velocities of n particles, at most half the limit."""
         limit = 0.5 * self.options.max_velocity
         return self.rng.uniform(-limit, limit, (n, len(self.space.parameters)))

@@ -1,4 +1,4 @@
-"""Shared parts of strategies that evolve a population: generations, crossovers, and points in the unit cube."""
+"""Population-based strategies: generations, crossovers, and positions in the unit cube."""
 
 from __future__ import annotations
 
@@ -13,63 +13,51 @@ from numpy.typing import NDArray
 
 from mptune.strategies.base import Array, Codes, Indices, Options, ScoredStrategy, option
 
-#: Generations without a new configuration after which a random one joins.
+#: Generations without a new configuration after which a random configuration joins.
 _STALLED_GENERATIONS: Final = 3
-#: How far up and down repair looks for a value: a parameter of a million values is no more work than one of 65.
+#: Largest change of a value code in repair.
 _REACH: Final = 32
 _SAME_DISTANCE: Final = 1e-9
 
 
-def _exchanged(a: Codes, b: Codes, swap: NDArray[np.bool_]) -> tuple[Codes, Codes]:
-    return np.where(swap, b, a), np.where(swap, a, b)
-
-
-def _single_point(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
-    """Exchange everything after one cut."""
-    return _exchanged(a, b, np.arange(len(a)) >= rng.integers(1, max(len(a), 2)))
-
-
-def _two_point(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
-    """Exchange what lies between two cuts."""
+def _between_cuts(a: Codes, _: Codes, rng: np.random.Generator) -> NDArray[np.bool_]:
     low, high = np.sort(rng.integers(0, len(a) + 1, size=2))
-    return _exchanged(a, b, (np.arange(len(a)) >= low) & (np.arange(len(a)) < high))
+    return np.isin(np.arange(len(a)), np.arange(low, high))
 
 
-def _uniform(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
-    """Exchange each parameter with probability one half."""
-    return _exchanged(a, b, rng.random(len(a)) < 0.5)
-
-
-def _disruptive_uniform(a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
-    """Exchange exactly half of the parameters that differ, so that no child equals a parent."""
+def _half_of_differing(a: Codes, b: Codes, rng: np.random.Generator) -> NDArray[np.bool_]:
     differing = np.flatnonzero(a != b)
-    half = rng.permutation(differing)[: (len(differing) + 1) // 2]
-    return _exchanged(a, b, np.isin(np.arange(len(a)), half))
+    return np.isin(np.arange(len(a)), rng.permutation(differing)[: (len(differing) + 1) // 2])
 
 
-#: How two parents give two children, by name.
-CROSSOVERS: Final[dict[str, Callable[[Codes, Codes, np.random.Generator], tuple[Codes, Codes]]]] = {
-    "single_point": _single_point,
-    "two_point": _two_point,
-    "uniform": _uniform,
-    "disruptive_uniform": _disruptive_uniform,
+#: Choice of the parameters that two parents exchange, ``(d,)``, by name of the crossover.
+CROSSOVERS: Final[dict[str, Callable[[Codes, Codes, np.random.Generator], NDArray[np.bool_]]]] = {
+    "single_point": lambda a, _, rng: np.arange(len(a)) >= rng.integers(1, max(len(a), 2)),
+    "two_point": _between_cuts,
+    "uniform": lambda a, _, rng: rng.random(len(a)) < 0.5,
+    "disruptive_uniform": _half_of_differing,
 }
+
+
+def children_of(crossover: str, a: Codes, b: Codes, rng: np.random.Generator) -> tuple[Codes, Codes]:
+    """Return the two children of two parents."""
+    swap = CROSSOVERS[crossover](a, b, rng)
+    return np.where(swap, b, a), np.where(swap, a, b)
 
 
 @dataclass(frozen=True, slots=True)
 class PopulationOptions(Options):
-    """Hyperparameters that all of these strategies have."""
+    """Hyperparameters of all population-based strategies."""
 
     population: int = option(20, "individuals in a generation.", least=1)
 
 
 class PopulationStrategy(ScoredStrategy):
-    """Evolves a population, one generation after the other.
+    """Evolves a population in generations.
 
-    The first generation is what is known already (a resumed run, the baseline's trials), the best of it and at most
-    half, filled up with random configurations. A member that was evaluated before has the score it has and costs
-    nothing; when several generations bring nothing new, a random configuration joins. A trial that comes late takes
-    effect from the next generation on; until then its configuration counts as a failure does.
+    At most half of the first generation are the best trials told before (a resumed run, the baseline); the rest is
+    random. Members evaluated before keep their score. If several generations have no new member, a random configuration
+    joins. A late trial counts as a failure until the next generation.
     """
 
     options: PopulationOptions
@@ -81,13 +69,13 @@ class PopulationStrategy(ScoredStrategy):
 
     @abstractmethod
     def _evolved(self) -> list[int]:
-        """Return the next generation, made from the population and the scores."""
+        """Return the next generation from the population and the scores."""
 
-    def _started(self) -> None:
-        """Prepare what belongs to the members of the first generation."""
+    def _initialise(self) -> None:
+        """Initialise the state of the members of the first generation."""
 
     def _admit(self, index: int) -> None:
-        """Let a random configuration take a member's place."""
+        """Replace a member by a random configuration."""
         self._population[-1] = index
 
     def _next(self) -> int:
@@ -98,7 +86,7 @@ class PopulationStrategy(ScoredStrategy):
                 stalled += 1
             else:
                 self._population = self._first_generation()
-                self._started()
+                self._initialise()
             self._waiting = self._population.copy()
             if stalled >= _STALLED_GENERATIONS and self._seen.issuperset(self._waiting):
                 self._waiting = self.space.sample(1, self.rng, exclude=self._seen).tolist()
@@ -113,10 +101,10 @@ class PopulationStrategy(ScoredStrategy):
 
 
 class SwarmStrategy(PopulationStrategy):
-    """Evolves a population as points of the unit cube, one axis for each parameter, its values evenly from 0 to 1.
+    """Evolves a population of positions in the unit cube, with an axis for each parameter and evenly spaced values.
 
-    An individual is evaluated at the valid configuration nearest to its point. The point stays where it is, except in
-    the parameters that validity changed.
+    An individual is evaluated at the valid configuration nearest to its position. Parameters changed by this repair are
+    changed in the position, too.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -126,17 +114,17 @@ class SwarmStrategy(PopulationStrategy):
         self._ordered = np.array([p.is_ordered for p in self.space.parameters])
         reaches = [min(int(largest), _REACH) for largest in self._largest]
         changes = [(column, step) for column, reach in enumerate(reaches) for step in range(-reach, reach + 1) if step]
-        #: Parameters, and by how many values repair changes them.
+        #: Parameters, and the changes of their value codes that repair tries.
         self._changes = np.array(changes, dtype=np.int32).reshape(-1, 2).T
         self._positions: Array = np.empty((0, 0))
-        #: Of each individual, the best configuration it has been at, and later ones whose trials are pending.
+        #: The best configuration of each individual, then its later configurations with pending trials.
         self._visited: list[list[int]] = []
 
     @abstractmethod
     def _moved(self, bests: list[int]) -> Array:
-        """Return the points of the next generation, given the best configuration each individual has been at."""
+        """Return the positions of the next generation, given the best configuration of each individual."""
 
-    def _started(self) -> None:
+    def _initialise(self) -> None:
         self._visited = [[index] for index in self._population]
         self._positions = self._points(self._population)
 
@@ -150,7 +138,7 @@ class SwarmStrategy(PopulationStrategy):
 
     def _evolved(self) -> list[int]:
         for k, visited in enumerate(self._visited):
-            # Of equals the latest wins, so that individuals drift.
+            # The latest of ties wins, so individuals drift.
             best = max(reversed(visited), key=self._score)
             best = best if best in self._scores else visited[0]
             self._visited[k] = [best, *(index for index in visited if index not in self._scores and index != best)]
@@ -167,7 +155,7 @@ class SwarmStrategy(PopulationStrategy):
         return self.space.codes(np.asarray(indices, dtype=np.int64)) / self._scale
 
     def _nearest(self, points: Array) -> Indices:
-        """Return the index of a valid configuration at or near each point; halves are rounded up or down at random."""
+        """Return the index of a valid configuration at or near each position; halves are rounded at random."""
         steps = points * self._scale
         nudged = steps + np.where(self.rng.random(steps.shape) < 0.5, _SAME_DISTANCE, -_SAME_DISTANCE)
         codes = np.clip(np.rint(nudged), 0, self._largest).astype(np.int32)
@@ -179,9 +167,9 @@ class SwarmStrategy(PopulationStrategy):
         return found
 
     def _repaired(self, point: Array, codes: Codes, other: Codes) -> int:
-        """Return the nearest valid configuration: one that differs from the codes in one parameter, or the other one.
+        """Return the valid configuration nearest to a point: ``other``, or one with a single changed parameter.
 
-        Any value of a parameter without an order is as far as any other, and ties are drawn.
+        All values of an unordered parameter are equally far. Ties are broken at random.
         """
         columns, by = self._changes
         variants = np.vstack([np.tile(codes, (len(columns), 1)), other])

@@ -10,9 +10,8 @@ from mptune.strategies.base import Strategy
 class RandomStrategy(Strategy):
     """Visits the space in a random order that depends on the seed alone.
 
-    The order is a Fisher-Yates shuffle of the indices of which only the displaced entries are held, so
-    a draw takes constant time and memory grows with the draws, not with the space. A resumed run goes on
-    with the order it had: what was told before is skipped.
+    The order is a lazy Fisher-Yates shuffle that stores only displaced indices: constant time a draw, memory linear in
+    the draws. A resumed run continues its order and skips the trials told before.
     """
 
     name: ClassVar[str] = "random"
@@ -24,18 +23,12 @@ class RandomStrategy(Strategy):
         self._position = 0
 
     def _next(self) -> int | None:
-        while self._position < self.space.size:
-            index = self._draw()
-            if index not in self._seen:
-                return index
+        while (position := self._position) < self.space.size:
+            other = int(self.rng.integers(position, self.space.size))
+            drawn = self._displaced.pop(other, other)
+            if other != position:
+                self._displaced[other] = self._displaced.pop(position, position)
+            self._position += 1
+            if drawn not in self._seen:
+                return drawn
         return None
-
-    def _draw(self) -> int:
-        """Return the next index of the shuffled order."""
-        position = self._position
-        other = int(self.rng.integers(position, self.space.size))
-        drawn = self._displaced.pop(other, other)
-        if other != position:
-            self._displaced[other] = self._displaced.pop(position, position)
-        self._position += 1
-        return drawn

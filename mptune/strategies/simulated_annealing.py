@@ -1,7 +1,7 @@
 """Simulated annealing on a constrained discrete space.
 
-Kirkpatrick, Gelatt and Vecchi, "Optimization by simulated annealing", Science 220 (1983); the temperatures are those of
-Heldens 2026, Table III. The neighbours of a configuration are valid by construction, so constraints need no repair.
+Kirkpatrick, Gelatt and Vecchi, "Optimization by simulated annealing", Science 220 (1983), with the temperatures of
+Heldens 2026, Table III. All neighbours are valid by construction, so constraints need no repair.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mptune.results.trial import Trial
 from mptune.space.search_space import KINDS, Kind
 from mptune.strategies.base import NEIGHBOURHOODS, Options, ScoredStrategy, option
 
-#: Moves among known neighbours in a row after which the walk counts as stuck.
+#: Consecutive moves among evaluated neighbours after which the walk counts as stuck.
 _STUCK_MOVES: Final = 100
 
 
@@ -23,12 +23,11 @@ _STUCK_MOVES: Final = 100
 class SimulatedAnnealingOptions(Options):
     """Hyperparameters."""
 
-    strategy: ClassVar[str] = "simulated-annealing"
     neighbourhood: Kind = option("hamming", NEIGHBOURHOODS, choices=KINDS)
     start_temperature: float = option(0.1, "relative loss accepted with probability 1/e at the start.", above=0)
     end_temperature: float = option(0.001, "relative loss accepted with probability 1/e at the end.", above=0)
     evaluations: int = option(
-        200, "evaluations of a cooling, which is repeated; 0: the budget, as in Heldens 2026 (200 if unknown).", least=0
+        200, "period of the cooling in evaluations; 0: the budget, as in Heldens 2026 (200 if unknown).", least=0
     )
 
     def __post_init__(self) -> None:
@@ -38,11 +37,10 @@ class SimulatedAnnealingOptions(Options):
 
 
 def relative_loss(current: float, score: float) -> float:
-    """Return the lost share of a score; 0 where nothing is lost, infinite for a failure (``-inf``).
+    """Return the lost share of a score: at least 0, infinite for a failure (``-inf``).
 
-    A temperature so means the same for a kernel of microseconds as for one of seconds: 0.1 is a tenth of the speed.
-    Everything is lost between a score above zero and a penalty below it; between two penalties the ratio of their
-    magnitudes counts.
+    A relative loss makes temperatures independent of the kernel's time: 0.1 is a tenth of the speed. The loss from a
+    positive score to a penalty is 1; between two penalties the ratio of their magnitudes counts.
     """
     if score >= current:
         return 0.0
@@ -54,18 +52,18 @@ def relative_loss(current: float, score: float) -> float:
 def acceptance_probability(current: float, score: float, temperature: float) -> float:
     """Return the probability to move from one score to another: exp(-loss / temperature).
 
-    Metropolis et al., "Equation of state calculations by fast computing machines" (1953), with the relative loss
-    in place of the difference of energies.
+    Metropolis et al., "Equation of state calculations by fast computing machines" (1953), with the relative loss as
+    energy difference.
     """
     return math.exp(-relative_loss(current, score) / temperature)
 
 
 class SimulatedAnnealingStrategy(ScoredStrategy):
-    """Walks from neighbour to neighbour, downhill too while it is hot.
+    """Walks from neighbour to neighbour; at high temperature also to worse ones.
 
-    The walk starts from the best trial known, or a random one. A move to a neighbour evaluated before is decided at
-    once, by its score. In a batch several neighbours are pending at the same time; each is decided when its trial
-    arrives, against the current position. A walk that is stuck among known configurations continues from a random one.
+    The walk starts from the best known trial, or a random configuration. Moves to evaluated neighbours are decided at
+    once. Several neighbours may be pending in a batch; each is decided when its trial arrives, against the current
+    position. A walk stuck among evaluated configurations continues from a random one.
     """
 
     name: ClassVar[str] = "simulated-annealing"
@@ -101,14 +99,14 @@ class SimulatedAnnealingStrategy(ScoredStrategy):
 
     @property
     def temperature(self) -> float:
-        """The relative loss of score that is accepted with probability 1/e at present."""
+        """The relative loss accepted with probability 1/e at present."""
         start, end = self.options.start_temperature, self.options.end_temperature
         over = self.options.evaluations or self.budget or 200
         passed = self._evaluated % over / over
         return float(start * (end / start) ** passed)
 
     def _next_neighbour(self) -> int | None:
-        """Walk among known neighbours until one is drawn that has not been proposed; None when stuck."""
+        """Walk among evaluated neighbours until an unseen one is drawn; None if the walk is stuck."""
         for _ in range(_STUCK_MOVES):
             if not self._around:
                 return None
@@ -120,7 +118,7 @@ class SimulatedAnnealingStrategy(ScoredStrategy):
         return None
 
     def _consider(self, index: int) -> None:
-        """Move to a known configuration, or not."""
+        """Accept or reject the move to an evaluated configuration."""
         current = -math.inf if self._current is None else self._scores[self._current]
         if self.rng.random() < acceptance_probability(current, self._scores[index], self.temperature):
             self._move_to(index)

@@ -29,7 +29,6 @@ from mptune.run import in_short
 from mptune.source.lints import examples, lints
 from mptune.source.render import cited, render
 from mptune.space.configuration import Configuration, Value
-from mptune.space.sampling import covering, representatives
 from mptune.space.search_space import SearchSpace
 
 _NUMBERS: Final = re.compile(r"\d+")
@@ -214,9 +213,9 @@ def select(
     if sample == "all":
         return space.configurations(np.arange(space.size))
     if sample == "values":
-        return space.configurations(covering(space, rng))
+        return space.configurations(space.covering(rng))
     if sample == "signatures":
-        return space.configurations(representatives(space, signature_names, rng))
+        return space.configurations(space.representatives(signature_names, rng))
     if sample < 1:
         raise MptuneError(f"--sample {sample}: expected at least 1, or 'all'")
     return space.configurations(space.sample(min(sample, space.size), rng))

@@ -150,14 +150,14 @@ def test_what_stays_where_data_change_and_answers_of_zeros_are_told(
     assert document["unvaried"] == ["knots"]
     print_adopted(document)
     told = " ".join(capsys.readouterr().out.split())
-    assert "that the program copies to the device, but not what it copies to variables of the device (knots)" in told
+    assert "that the program copies to the device, except copies to variables of the device (knots)" in told
     text = PROGRAM.read_text().replace("height[i] = exp(", "height[i] = 0 * exp(")
     (tmp_path / "nothing.cu").write_text(text.replace('"PASS" : "FAIL"', '"a" : "b"'))
     _, document = adopt(AdoptSettings((tmp_path / "nothing.cu",), ("100", "2")), tmp_path / "nothing")
     (zero,) = document["zeros"]
     assert any(f"errors are 0 in all types of {zero}, which the program leaves" in each for each in document["caveats"])
     print_adopted(document)
-    assert f"the search has not seen; {zero} is all zero" in " ".join(capsys.readouterr().out.split())
+    assert f"verified on unseen inputs; {zero} is all zero" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.nightly

@@ -98,7 +98,7 @@ def test_a_program_is_adopted_with_the_options_of_adopt_and_tuned(
         ("-D", ("-D", "N=4")),
         ("-I", ("-I", ".")),
         ("--compile-commands", ("--compile-commands", "x.json")),
-        ("arguments behind --", ("--", "3")),
+        ("arguments after --", ("--", "3")),
     ],
 )
 def test_what_is_no_program_takes_none_of_them(

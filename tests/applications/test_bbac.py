@@ -16,7 +16,6 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from mptune.kernel import Application, Role, Sizes
 from mptune.source.loading import load_tunable, loaded_modules
-from mptune.space.sampling import covering
 from tests.tiers import few
 
 SMALL = {"years": 9, "cells": 331, "year_clusters": 3, "cell_clusters": 5, "parts": 4}
@@ -188,7 +187,7 @@ def test_a_kernel_is_right_at_any_size_with_any_block(kernel: str, sizes: dict[s
     wanted = expected(kernel, given, size)
     tried = {
         (c[f"{kernel}.block_size"], c[f"{kernel}.run"]): c
-        for c in space.configurations(covering(space, np.random.default_rng(3)))
+        for c in space.configurations(space.covering(np.random.default_rng(3)))
     }
     assert {block for block, _ in tried} >= {32, 64, 128, 256, 512}
     for configuration in tried.values():

@@ -15,7 +15,6 @@ from mptune.accuracy import evaluate_outputs
 from mptune.errors import KernelError
 from mptune.results.trial import Status
 from mptune.source.loading import load_tunable
-from mptune.space.sampling import covering
 from tests.tiers import few
 
 pytestmark = pytest.mark.usefixtures("charts")
@@ -97,7 +96,7 @@ def given_for(surface, bed=None):
 def configurations():
     """Return few configurations in fp64 that have all values of all other parameters between them."""
     space = APPLICATION.search_space(APPLICATION.resolve_sizes()).restrict(APPLICATION.baseline_values())
-    return space.configurations(covering(space, np.random.default_rng(0)))
+    return space.configurations(space.covering(np.random.default_rng(0)))
 
 
 def final(size, given, **types):

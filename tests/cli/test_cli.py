@@ -58,7 +58,7 @@ def test_export_as_parquet_needs_a_file(mptune: Call, run_file: Path) -> None:
     assert len(pd.read_parquet("out.parquet")) == 8
     done = mptune("export", run_file, "--format", "parquet")
     assert (done.code, done.out) == (2, "")
-    assert "name a file for it with --output" in done.err
+    assert "give a file with --output" in done.err
 
 
 def test_export_replaces_no_run_file_and_names_a_place_it_cannot_write(mptune: Call, run_file: Path) -> None:
@@ -254,7 +254,7 @@ WRONG_INPUT = {
     "no size to verify at": (("verify", "no.db", "--size", "n=2,3"), "--size '3': expected NAME=VALUE"),
     "budget": (("tune", "axpy", "--budget", 0), "budget 0"),
     "threshold": (("tune", "axpy", "--max-error", "-1"), "expected a positive number"),
-    "threshold zero": (("tune", "axpy", "--max-error", "0"), "1e-300 accepts exact answers only"),
+    "threshold zero": (("tune", "axpy", "--max-error", "0"), "1e-300: exact results only"),
     "threshold of no other output": (
         ("tune", "axpy", "--backend", "host", "--size", "smoke", "--max-error", "y=1", "--max-error", "1e-3"),
         r"threshold 0.001 applies to no output: each \(y\) has its own",
@@ -399,7 +399,7 @@ def test_a_run_is_told_from_a_space(mptune: Call, command: tuple[str | int, ...]
     assert (without.code, within.code) == (0, 0)
     limited = "without --max-error here, every error is accepted"
     assert (limited in without.err, limited in within.err) == (True, False)
-    assert all("configurations, those that one search chose: how" in done.err for done in (without, within))
+    assert all("configurations, chosen by one search: results" in done.err for done in (without, within))
 
 
 def test_simulate_from_a_source(mptune: Call, tmp_path: Path, recording: Callable[..., Path]) -> None:

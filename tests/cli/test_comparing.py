@@ -59,7 +59,7 @@ def test_runs_that_found_nothing_are_marked(compare: Call, recording: Callable[.
     done = compare(*common, *options)
     assert done.code == 0
     assert "%*" in done.out
-    assert "* of runs that had found nothing feasible yet: they count with the worst feasible value" in done.out
+    assert "* includes runs without a feasible trial, counted with the worst feasible value" in done.out
     document = json.loads(compare(*common, *options, "--json").out)
     assert 0 < document["cells"][0]["nothing_feasible"] <= 1
     assert document["spaces"][0] | {"optimum": 3.0, "worst": 8.0} == document["spaces"][0]

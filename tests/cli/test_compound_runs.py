@@ -104,5 +104,5 @@ def test_a_recorded_parameter_has_what_was_asked_for() -> None:
         found = parameter_of("t", values)
         assert isinstance(found, PrecisionParameter)
         assert found.values == found.every_value == tuple({"half": "fp16"}.get(value, value) for value in values)
-    with pytest.raises(MptuneError, match=r"declare it by on_request=\['fp32x2', 'bf16x3'\]$"):
+    with pytest.raises(MptuneError, match=r"declare on_request=\['fp32x2', 'bf16x3'\]$"):
         PrecisionParameter("t", ["fp64", "fp32x2", "bf16x3"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mptune.cli.adopting import print_patched, why_not_within
+from mptune.cli.adopting import excess_text, print_patched
 
 
 def test_blocks_are_told_along_the_axes_that_are_tuned(capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,7 +31,7 @@ def test_blocks_are_told_along_the_axes_that_are_tuned(capsys: pytest.CaptureFix
     }
     print_patched(document)
     printed = capsys.readouterr()
-    assert "warning: it writes something else on standard error" in printed.err
+    assert "warning: its output on standard error differs" in printed.err
     last = printed.err.splitlines()[-1]
     assert last.endswith("warning: NOT compared with the original's: u.bin (other bytes)")
     lines = printed.out.splitlines()
@@ -53,4 +53,4 @@ def test_blocks_are_told_along_the_axes_that_are_tuned(capsys: pytest.CaptureFix
 def test_what_is_not_the_original_s_is_told_in_one_line(different: tuple[str, ...], why: str) -> None:
     said = {name: {"original": "x 1", "patched": "x nan"} for name in different}
     document = {"output": "new.cu", "wrong": None, "exit_codes": None, **said}
-    assert why_not_within(document) == f"new.cu is written, but NOT right: it {why}"
+    assert excess_text(document) == f"new.cu is written, but NOT right: it {why}"

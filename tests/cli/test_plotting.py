@@ -106,7 +106,7 @@ def test_a_recorded_space_is_drawn_and_all_leaves_out_what_it_lacks(plot: Callab
     code, out, err = plot("space.json.gz", "--kind", "all", "--max-error", "1e-5")
     assert code == 0
     assert out.split() == ["space-pareto.png", "space-progress.png", "space-parameters.png", "space-sensitivity.png"]
-    assert "no time plot: the run does not say how its time was spent" in err
+    assert "no time plot: the run was recorded without durations" in err
     code, out, err = plot("space.json.gz", "--kind", "time")
     assert (code, out) == (2, "")
     assert "without durations" in err
@@ -116,7 +116,7 @@ def test_a_recorded_space_is_drawn_and_all_leaves_out_what_it_lacks(plot: Callab
     ("options", "message"),
     [
         (("--kind", "paretto"), "unknown kind of plot 'paretto'; did you mean 'pareto'?"),
-        (("-o", "fig.jpg"), "a plot is written as .png, .pdf, .svg, .html by its suffix, not .jpg"),
+        (("-o", "fig.jpg"), "expected the suffix .png, .pdf, .svg, .html"),
         (("-o", "there/fig.png"), "there is no folder there"),
         (("--metrics", "time_ms,eror"), "unknown metric 'eror'; did you mean 'error'?"),
         (("--kind", "time", "--metrics", "time_ms,error"), "--metrics chooses the axes of a pareto plot, not of time"),

@@ -244,7 +244,7 @@ def test_ctrl_c_ends_after_the_trial_with_what_was_found_and_how_to_go_on(
     assert "finishing the current trial; Ctrl-C again stops at once" in done.err
     assert done.err.endswith("error: interrupted\n")
     assert json.loads(done.out)["evaluations"] == Run.load("runs/poly.db").evaluations == len(evaluated) == 3
-    (line,) = (line for line in done.err.splitlines() if line.startswith("to go on: "))
+    (line,) = (line for line in done.err.splitlines() if line.startswith("to continue: "))
     assert shlex.split(line)[-3:] == ["--resume", "--output", "runs/poly.db"]
     assert mptune(*shlex.split(line)[4:]).code == 0
     assert Run.load("runs/poly.db").evaluations == 9
@@ -353,7 +353,7 @@ def test_adopt_has_the_same_options_and_prints_one_document(
     ("words", "message"),
     [
         (("axpy", "gemm"), "expected one kernel, not axpy, gemm"),
-        (("axpy", "--", "3"), "axpy takes no arguments behind --: it is no program"),
+        (("axpy", "--", "3"), "axpy takes no arguments after --: it is no program"),
         (("axpy", "-D", "N=3"), "axpy takes no -D: it is no program"),
         (("axpy", "--types", 3), "axpy takes no --types: it is no program"),
         (("axpy", "--loop", "f"), "axpy takes no --loop: it is no program"),

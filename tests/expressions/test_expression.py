@@ -78,7 +78,7 @@ def test_names_are_those_taken_from_outside() -> None:
         ("[*a]", "is not allowed in an expression: '*a'"),
         ("a is None", "is not allowed"),
         ("a @ b", "is not allowed in an expression: 'a @ b'"),
-        ("(1)(2)", "a call of anything but a named function is not allowed"),
+        ("(1)(2)", "a call without the name of a function is not allowed"),
         ("min(a, key=b)", "is not allowed in an expression: 'min(a, key=b)'"),
         ("[i for i, j in a]", "a loop over more than one name is not allowed in an expression: 'i, j'"),
         ("b'x'", "is not allowed in an expression: \"b'x'\""),
@@ -255,7 +255,7 @@ def test_reads_t1_values(text: str, values: list[Any]) -> None:
     ("text", "message"),
     [
         ("3", "values need a list, not 3"),
-        ("[n, 2]", "values cannot use names: 'n'"),
+        ("[n, 2]", "names are not allowed in values: 'n'"),
         ("[[1], [2]]", r"\[1\] is not a value of a parameter"),
         ("[None]", "is not allowed in an expression: 'None'"),
     ],

@@ -95,7 +95,7 @@ def test_interrupt_waits_for_the_trial_under_way(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "interrupted" in err
-    assert f"to go on: mptune tune {kernel}" in err
+    assert f"to continue: mptune tune {kernel}" in err
     assert "--resume" in err
     after = recorded(path)
     assert [exact(trial) for trial in after[: len(before)]] == [exact(trial) for trial in before]

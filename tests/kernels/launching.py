@@ -21,7 +21,6 @@ from mptune.kernel import Argument, Kernel, Role, Sizes
 from mptune.source.render import render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter
-from mptune.space.sampling import covering
 from mptune.space.search_space import SearchSpace
 
 
@@ -134,4 +133,4 @@ def covering_sample(
 ) -> list[Configuration]:
     """Return few configurations with these values that between them have every valid value of the others."""
     space = kernel.search_space(sizes).restrict({name: (value,) for name, value in fixed.items()})
-    return space.configurations(covering(space, rng))
+    return space.configurations(space.covering(rng))

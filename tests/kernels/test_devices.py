@@ -22,7 +22,6 @@ from mptune.precision import PRECISIONS
 from mptune.source.loading import bundled_kernels, load_kernel
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
-from mptune.space.sampling import covering
 from tests.tiers import few
 
 #: Units of roundoff that the worst kernel may be off; the host needs at most 25. With far fewer than one, a narrow type
@@ -92,4 +91,4 @@ def test_every_value_of_every_other_parameter_in_fp16(name: str, backend: str) -
     launcher = ready(name, backend)
     values = {key: (value,) for key, value in fixed(name, "fp16").items()}
     space = space_on(launcher.kernel, launcher.data.sizes, launcher.backend.device.facts()).restrict(values)
-    check(launcher, space.configurations(covering(space, np.random.default_rng(0))), "fp16")
+    check(launcher, space.configurations(space.covering(np.random.default_rng(0))), "fp16")

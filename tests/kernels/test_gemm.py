@@ -35,7 +35,6 @@ from mptune.source.loading import load_kernel
 from mptune.source.render import render, render_body
 from mptune.space.configuration import Configuration
 from mptune.space.expressions import Expression
-from mptune.space.sampling import covering
 from mptune.space.search_space import SearchSpace
 from tests.tiers import few
 
@@ -192,7 +191,7 @@ def test_every_type_and_every_value(gemm: Kernel, form: dict[str, int]) -> None:
     run = launcher(gemm, {"M": 67, "N": 54, "K": 74, **form}, seed=33)
     small = {"math": ("simt",), "MWG": (16, 48, 64), "NWG": (16, 64), "resident": (1,), "raster": (1,), "unroll": (1,)}
     space = gemm.search_space(run.data.sizes).restrict(small)
-    chosen = space.configurations(covering(space, np.random.default_rng(34)))
+    chosen = space.configurations(space.covering(np.random.default_rng(34)))
     assert {c["a_type"] for c in chosen} == {c["b_type"] for c in chosen} == {"fp64", "fp32", "fp16", "bf16"}
     for configuration in chosen:
         check(run, configuration)
@@ -395,7 +394,7 @@ def test_every_value_of_every_parameter_by_units(gemm: Kernel, unit: str, form: 
     run = simulated(gemm, unit, {"M": 67, "N": 72, "K": 232, **form}, 22)
     ways = {"math": tuple(dict.fromkeys(way[0] for way in WAYS[unit])), "accumulator_type": SUMS}
     space = gemm.search_space(run.data.sizes, device_constraints(gemm, LIMITS[unit])).restrict(ways)
-    chosen = space.configurations(covering(space, np.random.default_rng(23)))
+    chosen = space.configurations(space.covering(np.random.default_rng(23)))
     assert {name: {c[name] for c in chosen} for name in ("MWG", "warps_along_n", "stages", "split_k")} == {
         "MWG": {32, 64, 128, 256},
         "warps_along_n": {1, 2, 4},

@@ -183,9 +183,9 @@ def test_sensitivity_has_digits_speeds_and_limits() -> None:
     ("run", "kind", "message"),
     [
         (run_of(), "pareto", "has no trial yet"),
-        (run_of(trial("fp64", 32, status=Status.CRASH)), "progress", "none of 1 trial ran to its end"),
-        (timing_run(), "pareto", "no trial has a finite error to draw: choose two of the other metrics"),
-        (described_run({}, small_run().trials[:1]), "parameters", "no parameter has two values"),
+        (run_of(trial("fp64", 32, status=Status.CRASH)), "progress", "no trial is valid: there is nothing to draw"),
+        (timing_run(), "pareto", "no trial has a finite error: give two other metrics"),
+        (described_run({}, small_run().trials[:1]), "parameters", "every parameter has one value"),
         (
             described_run({}, [Trial(Configuration({}), Status.OK, "", Measurement({"time_ms": 1.0}))]),
             "time",
@@ -207,7 +207,7 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
             plot(small_run(), **options)  # type: ignore[arg-type]
     with pytest.raises(PlotError, match="two metrics, not 1"):
         plot(small_run(), metrics=("time_ms",))
-    with pytest.raises(PlotError, match=r"by its suffix, not \.jpg"):
+    with pytest.raises(PlotError, match=r"a\.jpg: expected the suffix \.png, "):
         save(plot(small_run()), tmp_path / "a.jpg")
     with pytest.raises(PlotError, match="there is no folder"):
         save(plot(small_run()), tmp_path / "none" / "a.png")

@@ -133,7 +133,7 @@ def test_of_many_trials_those_that_matter_have_their_source() -> None:
 
 @pytest.mark.full
 def test_without_sources_the_report_says_why() -> None:
-    assert "the run has none" in document(small_run())["remarks"][0]
+    assert "The run has no sources" in document(small_run())["remarks"][0]
     assert "made without sources" in document(with_sources(poly_run()), sources=0)["remarks"][0]
     assert not document(with_sources(poly_run()))["remarks"]
 
@@ -151,7 +151,7 @@ def test_a_run_that_is_being_written_is_reported_as_it_is(tmp_path: Path) -> Non
 def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:
     with pytest.raises(MptuneError, match=r"cannot write the report .*: Is a directory"):
         write_report(run_of(), tmp_path)
-    with pytest.raises(MptuneError, match="one run or more"):
+    with pytest.raises(MptuneError, match="at least one run"):
         write_report([], tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
 

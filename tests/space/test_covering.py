@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mptune.errors import EmptySpaceError, MptuneError, UnknownNameError
-from mptune.space import sampling as covering_module
+from mptune.space import search_space
 from mptune.space.parameters import BooleanParameter, CategoricalParameter, IntegerParameter, PrecisionParameter
-from mptune.space.sampling import covering, representatives
 from mptune.space.search_space import SearchSpace
 
 CONSTRAINTS = (
@@ -51,8 +50,8 @@ def distinct(space: SearchSpace, names: tuple[str, ...]) -> set[tuple[Any, ...]]
 def pooled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Either all configurations are in the pool, or so few that most values have to be looked for."""
     if request.param == "sampled":
-        monkeypatch.setattr(covering_module, "_POOL", 2)
-        monkeypatch.setattr(covering_module, "_LISTED", 2)
+        monkeypatch.setattr(search_space, "_POOL", 2)
+        monkeypatch.setattr(search_space, "_LISTED", 2)
     return str(request.param)
 
 
@@ -61,7 +60,7 @@ class TestBothPools:
     @settings(max_examples=20)
     @given(space=spaces(), seed=st.integers(0, 2**32 - 1))
     def test_every_valid_value_comes(self, space: SearchSpace, seed: int) -> None:
-        chosen = covering(space, np.random.default_rng(seed))
+        chosen = space.covering(np.random.default_rng(seed))
         found = space.configurations(chosen)
         for name in space.names:
             assert {c.subset((name,)) for c in found} == distinct(space, (name,))
@@ -71,14 +70,14 @@ class TestBothPools:
     @settings(max_examples=20)
     @given(space=spaces(), names=st.permutations("abct"), n=st.integers(0, 4), seed=st.integers(0, 2**32 - 1))
     def test_every_valid_combination_comes_once(self, space: SearchSpace, names: list[str], n: int, seed: int) -> None:
-        chosen = representatives(space, names[:n], np.random.default_rng(seed))
+        chosen = space.representatives(names[:n], np.random.default_rng(seed))
         found = [c.subset(tuple(names[:n])) for c in space.configurations(chosen)]
         assert len(found) == len(set(found))
         assert set(found) == distinct(space, tuple(names[:n]))
 
     def test_equal_states_give_equal_sets(self) -> None:
         space = SearchSpace([IntegerParameter("a", 1, 30), IntegerParameter("b", 1, 30)], ["a % b == 0"])
-        for choose in (covering, lambda s, rng: representatives(s, ["b"], rng)):
+        for choose in (SearchSpace.covering, lambda s, rng: s.representatives(["b"], rng)):
             first, again = (choose(space, np.random.default_rng(3)).tolist() for _ in range(2))
             assert first == again
 
@@ -87,14 +86,14 @@ def test_representatives_are_in_the_order_of_their_combinations(monkeypatch: pyt
     space = SearchSpace([IntegerParameter("a", 1, 6), IntegerParameter("b", 1, 6), IntegerParameter("c", 1, 6)])
     expected = list(itertools.product(range(1, 7), range(1, 7)))
     for listed in (2**18, 5):
-        monkeypatch.setattr(covering_module, "_LISTED", listed)
-        chosen = representatives(space, ["c", "a"], np.random.default_rng(0))
+        monkeypatch.setattr(search_space, "_LISTED", listed)
+        chosen = space.representatives(["c", "a"], np.random.default_rng(0))
         assert [c.subset(("c", "a")) for c in space.configurations(chosen)] == expected
 
 
 def test_independent_values_are_covered_by_as_many_configurations_as_the_longest_list() -> None:
     space = SearchSpace([IntegerParameter(name, 1, n) for name, n in zip("abcd", (12, 3, 4, 2), strict=True)])
-    assert len(covering(space, np.random.default_rng(1))) == 12
+    assert len(space.covering(np.random.default_rng(1))) == 12
 
 
 @pytest.mark.full
@@ -103,16 +102,16 @@ def test_spaces_too_large_to_list_are_covered() -> None:
     space = SearchSpace(
         [*parameters, IntegerParameter("n", 1, 2_000)], ["n == 1_777 or n < 4", "p0 != 'v3'", "n != 3 or p1 == 'v1'"]
     )
-    found = space.configurations(covering(space, np.random.default_rng(2)))
+    found = space.configurations(space.covering(np.random.default_rng(2)))
     assert {c["n"] for c in found} == {1, 2, 3, 1_777}
     assert {c["p0"] for c in found} == {f"v{j}" for j in range(20)} - {"v3"}
     assert all({c[f"p{i}"] for c in found} == set(parameters[i].values) for i in range(1, 8))
     assert len(found) < 40
-    assert len(representatives(space, ["p0", "n"], np.random.default_rng(2))) == 19 * 4
+    assert len(space.representatives(["p0", "n"], np.random.default_rng(2))) == 19 * 4
     with pytest.raises(MptuneError, match=r"64,000,000 combinations of p1, .*, p6 are more"):
-        representatives(space, [f"p{i}" for i in range(1, 7)], np.random.default_rng(2))
+        space.representatives([f"p{i}" for i in range(1, 7)], np.random.default_rng(2))
 
 
 def test_parameters_there_are_not() -> None:
     with pytest.raises(UnknownNameError, match="'z'"):
-        representatives(SearchSpace([BooleanParameter("a")]), ["z"], np.random.default_rng(0))
+        SearchSpace([BooleanParameter("a")]).representatives(["z"], np.random.default_rng(0))

@@ -15,7 +15,6 @@ from mptune.space.parameters import (
     OrdinalParameter,
     PermutationParameter,
 )
-from mptune.space.sampling import stratified
 from mptune.space.search_space import SearchSpace
 
 #: A tree that is much denser on one side: choosing children uniformly would be biased (Hellsten 2023, Sec. 4.2).
@@ -72,13 +71,6 @@ def test_the_same_seed_gives_the_same_sample() -> None:
     for draw in (LOPSIDED.sample, LOPSIDED.latin_hypercube):
         assert draw(9, np.random.default_rng(5)).tolist() == draw(9, np.random.default_rng(5)).tolist()
         assert draw(9, np.random.default_rng(5)).tolist() != draw(9, np.random.default_rng(6)).tolist()
-
-
-def test_strata_hold_one_point_each() -> None:
-    points = stratified(50, 4, np.random.default_rng(0))
-    assert points.shape == (50, 4)
-    for column in points.T:
-        assert sorted(np.floor(column * 50).astype(int).tolist()) == list(range(50))
 
 
 @pytest.mark.parametrize("n", [1, 2, 20, 60, LOPSIDED.size - 1, LOPSIDED.size, LOPSIDED.size + 50])

@@ -278,8 +278,8 @@ def test_parameters_by_name() -> None:
     ("parameters", "constants", "message"),
     [
         ([], {}, "a search space has 1 to 1000 parameters, not 0"),
-        ([BooleanParameter("a"), IntegerParameter("a", 1, 2)], {}, "have the name 'a'"),
-        ([BooleanParameter("a")], {"a": 3}, "a parameter and a constant, have the name 'a'"),
+        ([BooleanParameter("a"), IntegerParameter("a", 1, 2)], {}, "duplicate name 'a'"),
+        ([BooleanParameter("a")], {"a": 3}, "duplicate name 'a' among parameters and constants"),
         (
             [IntegerParameter(f"p{k}", 1, 100) for k in range(10)],
             {},

@@ -9,7 +9,7 @@ from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
-from mptune.strategies.population import CROSSOVERS
+from mptune.strategies.population import CROSSOVERS, children_of
 
 
 @pytest.mark.parametrize("name", CROSSOVERS)
@@ -18,7 +18,7 @@ def test_children_share_out_the_genes_of_their_parents(name: str) -> None:
     for _ in range(200):
         size = int(rng.integers(1, 9))
         a, b = rng.integers(0, 5, size=(2, size)).astype(np.int32)
-        first, second = CROSSOVERS[name](a, b, rng)
+        first, second = children_of(name, a, b, rng)
         for x, y, p, q in zip(a, b, first, second, strict=True):
             assert {int(x), int(y)} == {int(p), int(q)}
             assert int(x) + int(y) == int(p) + int(q)
@@ -27,7 +27,7 @@ def test_children_share_out_the_genes_of_their_parents(name: str) -> None:
 def test_disruptive_crossover_swaps_half_of_what_differs() -> None:
     rng = np.random.default_rng(0)
     a, b = np.zeros(9, np.int32), np.array([1, 1, 1, 1, 1, 1, 0, 0, 0], np.int32)
-    assert CROSSOVERS["disruptive_uniform"](a, b, rng)[0].sum() == 3
+    assert children_of("disruptive_uniform", a, b, rng)[0].sum() == 3
 
 
 def test_better_parents_are_drawn_more_often() -> None:

@@ -287,7 +287,7 @@ def test_the_command_gathers_and_show_prints(
     assert document == json.loads(mptune("wisdom", target, *paths, "-o", target, "--json").out)
     assert "no winner" not in made.err + shown.out
     undecided(Wisdom.load(target), 4000, (0.9, 1.1)).save(tmp_path / "open.wisdom.json")
-    note = "no winner at n 4000: the baseline is used there, unless another is surely faster"
+    note = "no winner at n 4000: the baseline is used there, unless another configuration is clearly faster"
     assert note in mptune("show", tmp_path / "open.wisdom.json").out
     assert note in mptune("wisdom", tmp_path / "open.wisdom.json", "-o", tmp_path / "again.wisdom.json").err
     before = target.read_bytes()

@@ -6,7 +6,7 @@ const ACTIONS = { export: true, source: false, compiled: false, editor: false };
 const EMBED = { renderer: "svg", ast: true, actions: ACTIONS };
 const STEP = 200;
 
-/** Make an element; what is given as children becomes text. */
+/** Make an element; children that are not nodes become text. */
 function el(name, properties, ...children) {
   const element = Object.assign(document.createElement(name), properties);
   element.append(...children.map((child) => (child instanceof Node ? child : String(child ?? "-"))));
@@ -20,7 +20,7 @@ function text(cell) {
   return size < 1e-3 || size >= 1e6 ? cell.toExponential(2) : Number(cell.toPrecision(4));
 }
 
-/** Return which rows satisfy a filter of words and comparisons; throws an Error that says what is wrong. */
+/** Return the rows that satisfy a filter of words and comparisons; throws an Error for an invalid filter. */
 function filtered(words, columns, count) {
   const OPERATORS = /\s*(<=|>=|!=|=|~|<|>)\s*/g;
   const parts = words.replace(OPERATORS, "$1").match(/(?:[^\s"]|"[^"]*")+/g) ?? [];
