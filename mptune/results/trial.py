@@ -43,6 +43,10 @@ class Status(StrEnum):
         return self in (Status.OK, Status.INACCURATE, Status.FRAGILE, Status.VIOLATION)
 
 
+def _floats(numbers: Mapping[str, float]) -> Mapping[str, float]:
+    return MappingProxyType(dict(zip(numbers, map(float, numbers.values()), strict=True)))
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """The numbers of one trial.
@@ -60,8 +64,8 @@ class Measurement:
     durations_s: Mapping[str, float] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "metrics", MappingProxyType({k: float(v) for k, v in self.metrics.items()}))
-        object.__setattr__(self, "durations_s", MappingProxyType({k: float(v) for k, v in self.durations_s.items()}))
+        object.__setattr__(self, "metrics", _floats(self.metrics))
+        object.__setattr__(self, "durations_s", _floats(self.durations_s))
 
     def __reduce__(self) -> tuple[type[Measurement], tuple[object, ...]]:
         return Measurement, (dict(self.metrics), self.times_ms, dict(self.durations_s))

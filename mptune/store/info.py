@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
+import itertools
 import json
 import math
 import re
 import reprlib
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Annotated, Any, Final, Self
 
@@ -332,21 +333,34 @@ def parse_json(text: str) -> Any:
     return value
 
 
-def _is_reading(value: Any) -> bool:
-    return isinstance(value, float) or is_number(value)
+def _are(column: Collection[Any], *kinds: type) -> bool:
+    """Whether all values are of these types; a truth value is no integer."""
+    return all(issubclass(each, kinds) and (each is not bool or bool in kinds) for each in {*map(type, column)})
 
 
-#: The types of single values: what checks a value, and what a message calls one and several of them.
-_SINGLE: Final[Mapping[Any, tuple[Callable[[Any], bool], str, str]]] = {
-    str: (lambda value: isinstance(value, str), "a text", "texts"),
-    bool: (lambda value: isinstance(value, bool), "true or false", "truth values"),
-    int: (is_whole, "a whole number a double can hold", "whole numbers a double can hold"),
-    float: (lambda value: _is_reading(value) and abs(value) <= 1e100, "a number up to 1e100", "numbers up to 1e100"),
-    Reading: (_is_reading, "a number", "numbers a double can hold"),
-    bytes: (lambda value: isinstance(value, bytes) and len(value) % 8 == 0, "doubles", "doubles"),
-    Value: (is_value, "a value", "values"),
+#: The types of single values: what checks a column, and what a message calls one value and several of them.
+_SINGLE: Final[Mapping[Any, tuple[Callable[[Collection[Any]], bool], str, str]]] = {
+    str: (lambda column: _are(column, str), "a text", "texts"),
+    bool: (lambda column: _are(column, bool), "true or false", "truth values"),
+    int: (
+        lambda column: all(map(is_whole, column)),
+        "a whole number a double can hold",
+        "whole numbers a double can hold",
+    ),
+    float: (
+        lambda column: _are(column, int, float) and all(map((1e100).__ge__, map(abs, column))),
+        "a number up to 1e100",
+        "numbers up to 1e100",
+    ),
+    Reading: (
+        lambda column: _are(column, float) or all(isinstance(v, float) or is_number(v) for v in column),
+        "a number",
+        "numbers a double can hold",
+    ),
+    bytes: (lambda column: _are(column, bytes) and not any(len(v) % 8 for v in column), "doubles", "doubles"),
+    Value: (lambda column: all(map(is_value, set(column))), "a value", "values"),
     Any: (lambda _: True, "anything", "anything"),
-    types.NoneType: (lambda value: value is None, "null", "null"),
+    types.NoneType: (lambda column: _are(column, types.NoneType), "null", "null"),
 }
 
 
@@ -380,59 +394,86 @@ def read_fields(
         if value is None and name not in required:
             continue
         try:
-            found[name] = _reader(kind)(value)
-        except (ValueError, MptuneError) as reason:
+            (found[name],) = column_reader(kind)([value])
+        except (ValueError, TypeError, MptuneError) as reason:
             shown = reprlib.repr(value)
             raise error(f"{where}: its field {name!r} should be {_called(kind)}, and is {shown}") from reason
     return found
 
 
 @functools.cache
-def _reader(kind: Any) -> Callable[[Any], Any]:
-    """Return a function from JSON values to those of a type; it raises ValueError, or what a dataclass raises."""
+def column_reader(kind: Any) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Return a function that reads a column of JSON values as a type.
+
+    It raises ValueError or TypeError for a wrong value, or the MptuneError of a dataclass.
+    """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind == Value:
-        return lambda value: _checked(is_value(value), tuple(value) if isinstance(value, list) else value)
+        are_values = _SINGLE[Value][0]
+
+        def values(column: Sequence[Any]) -> Sequence[Any]:
+            if list in {*map(type, column)}:
+                column = [tuple(value) if isinstance(value, list) else value for value in column]
+            return _checked(are_values(column), column)
+
+        return values
     if kind in _SINGLE:
-        is_one = _SINGLE[kind][0]
-        return lambda value: _checked(is_one(value), value)
+        are_right = _SINGLE[kind][0]
+        return lambda column: _checked(are_right(column), column)
     if isinstance(kind, enum.EnumType):
-        return kind
+        return lambda column: [*map(kind, column)]
     if kind is Configuration:
-        of_values = _reader(Mapping[str, Value])
-        return lambda value: Configuration(of_values(value))
+        of_values = column_reader(Mapping[str, Value])
+        return lambda column: [*map(Configuration, of_values(column))]
     if origin is Annotated:
-        of_number, bounds = _reader(arguments[0]), arguments[1]
-        return lambda value: _checked(bounds.least <= of_number(value) <= bounds.most, value)
+        of_numbers, bounds = column_reader(arguments[0]), arguments[1]
+        return lambda column: _checked(
+            all(bounds.least <= value <= bounds.most for value in of_numbers(column)), column
+        )
     if origin in (types.UnionType, typing.Union):
-        return functools.partial(_read_as_first, [*map(_reader, arguments)])
+        readers = [*map(column_reader, arguments)]
+        return lambda column: [_read_as_first(readers, value) for value in column]
     if origin is tuple:
-        of_entry = _reader(arguments[0])
-        return lambda value: tuple(map(of_entry, _checked(isinstance(value, list | tuple), value)))
+        of_entries = column_reader(arguments[0])
+
+        def tuples(column: Sequence[Any]) -> Sequence[Any]:
+            _checked(_are(column, list, tuple), column)
+            entries = iter(of_entries([*itertools.chain.from_iterable(column)]))
+            return [tuple(itertools.islice(entries, len(each))) for each in column]
+
+        return tuples
     if origin is Mapping:
-        of_entry = _reader(arguments[1])
-        return lambda value: {
-            name: of_entry(each) for name, each in _checked(isinstance(value, Mapping), value).items()
-        }
-    of_fields = {name: _reader(each) for name, each in types_of(kind).items()}
+        of_entries = column_reader(arguments[1])
 
-    def record(value: Any) -> Any:
-        found = _checked(isinstance(value, Mapping), value)
-        return kind(**{name: of_field(found.get(name)) for name, of_field in of_fields.items()})
+        def mappings(column: Sequence[Any]) -> Sequence[Any]:
+            _checked(_are(column, Mapping), column)
+            given = [value for each in column for value in each.values()]
+            entries = of_entries(given)
+            following = iter(entries)
+            return column if entries is given else [dict(zip(each, following, strict=False)) for each in column]
 
-    return record
+        return mappings
+    of_fields = {name: column_reader(each) for name, each in types_of(kind).items()}
+
+    def records(column: Sequence[Any]) -> Sequence[Any]:
+        _checked(_are(column, Mapping), column)
+        return [
+            kind(**{name: of_field([each.get(name)])[0] for name, of_field in of_fields.items()}) for each in column
+        ]
+
+    return records
 
 
-def _checked(is_right: bool, value: Any) -> Any:
+def _checked(is_right: bool, column: Sequence[Any]) -> Sequence[Any]:
     if not is_right:
         raise ValueError
-    return value
+    return column
 
 
-def _read_as_first(readers: Iterable[Callable[[Any], Any]], value: Any) -> Any:
+def _read_as_first(readers: Iterable[Callable[[Sequence[Any]], Sequence[Any]]], value: Any) -> Any:
     for read in readers:
-        with contextlib.suppress(ValueError, MptuneError):
-            return read(value)
+        with contextlib.suppress(ValueError, TypeError, MptuneError):
+            return read([value])[0]
     raise ValueError
 
 

@@ -13,14 +13,14 @@ import socket
 import sqlite3
 import struct
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Final, Self
 
-from mptune.errors import RunFileError, did_you_mean
+from mptune.errors import MptuneError, RunFileError, did_you_mean
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration, Value
-from mptune.store.info import ParameterInfo, Reading, RunInfo, RunState, parse_json, read_fields
+from mptune.store.info import ParameterInfo, Reading, RunInfo, RunState, column_reader, parse_json, read_fields
 
 #: Raised with every change of the tables, or of the meaning of a field; a file of another version is refused.
 FORMAT_VERSION: Final = 8
@@ -29,6 +29,8 @@ _APPLICATION_ID: Final = int.from_bytes(b"mptu", "big")
 _LARGEST_CELL_BYTES: Final = 16 << 20
 #: Bytes of JSON that the rendered sources of a run have at most.
 _LARGEST_SOURCES: Final = 64 << 20
+#: Trials that are read at a time.
+_BATCH: Final = 1000
 _BUSY_TIMEOUT_S: Final = 60.0
 # Advisory locks need no data behind them: a byte well clear of those SQLite locks itself (at 1 GiB).
 _LOCK_BYTE: Final = 0x7FFF_FF00
@@ -216,11 +218,12 @@ class RunFile:
         allowed = {parameter.name: frozenset(parameter.values) for parameter in parameters}
         select = f"SELECT id, {', '.join(_CELLS)} FROM trials WHERE stale = ? ORDER BY id"
         with _explained(self.path), contextlib.closing(self._opened().execute(select, (stale,))) as rows:
-            corrupt = f"run file {self.path} is corrupt"
+            where = f"run file {self.path} is corrupt"
             is_collecting = gc.isenabled()
             gc.disable()  # rows make no cycles; looking for some among 100,000 trials takes a quarter of the time
             try:
-                return [_from_row(row, allowed, f"{corrupt}: trial {number} cannot be read") for number, *row in rows]
+                batches = iter(lambda: rows.fetchmany(_BATCH), [])
+                return [trial for batch in batches for trial in _from_rows(batch, allowed, where)]
             finally:
                 if is_collecting:
                     gc.enable()
@@ -455,18 +458,37 @@ def _to_row(trial: Trial) -> tuple[Any, ...]:
     )
 
 
-def _from_row(row: Sequence[Any], allowed: Mapping[str, Collection[Value]], where: str) -> Trial:
-    """Return the trial of a row, whose configuration has one of the values allowed for each name."""
+def _doubles(data: bytes) -> tuple[float, ...]:
+    return struct.unpack(f"<{len(data) // 8}d", data)
+
+
+def _from_rows(rows: Sequence[Sequence[Any]], allowed: Mapping[str, Set[Value]], where: str) -> list[Trial]:
+    """Return the trials of rows, whose configurations have one of the values allowed for each name."""
+    _, *cells = zip(*rows, strict=True)
     try:
-        found = parse_json(f"[{','.join(row[4:])}]")
-        cells = dict(zip(_CELLS, (*row[:4], *found), strict=True))
+        documents = ",".join([f"[{','.join(each)}]" for each in zip(*cells[4:], strict=True)])
+        columns = (*cells[:4], *zip(*parse_json(f"[{documents}]"), strict=True))
+        fields = [column_reader(kind)(column) for kind, column in zip(_CELLS.values(), columns, strict=True)]
+        for name, values in allowed.items():
+            if not {configuration[name] for configuration in fields[4]} <= values:
+                raise ValueError(name)
+        return [
+            Trial(configuration, status, message, Measurement(metrics, _doubles(times), durations_s), warnings, key)
+            for key, status, message, times, configuration, metrics, durations_s, warnings in zip(*fields, strict=True)
+        ]
+    except (KeyError, ValueError, TypeError, RecursionError, MptuneError) as error:
+        for number, *row in rows:
+            _require_readable(row, allowed, f"{where}: trial {number} cannot be read")
+        raise RunFileError(where) from error
+
+
+def _require_readable(row: Sequence[Any], allowed: Mapping[str, Set[Value]], where: str) -> None:
+    """Raise the RunFileError of a damaged row."""
+    try:
+        cells = dict(zip(_CELLS, (*row[:4], *parse_json(f"[{','.join(row[4:])}]")), strict=True))
     except (ValueError, TypeError, RecursionError) as error:
         raise RunFileError(f"{where}: a cell of it is not valid JSON") from error
-    fields = read_fields(_CELLS, cells, where, required=_CELLS)
+    configuration = read_fields(_CELLS, cells, where, required=_CELLS)["configuration"]
     for name, values in allowed.items():
-        if (value := fields["configuration"].get(name)) not in values:
+        if (value := configuration.get(name)) not in values:
             raise RunFileError(f"{where}: the run lists no value {value!r} of its {name}")
-    times = fields.pop("times_ms")
-    times_ms = struct.unpack(f"<{len(times) // 8}d", times)
-    measurement = Measurement(fields.pop("metrics"), times_ms, fields.pop("durations_s"))
-    return Trial(measurement=measurement, **fields)
