@@ -387,93 +387,70 @@ def read_fields(
     error: type[MptuneError] = RunFileError,
     required: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the fields of a JSON object; one that is missing or null is left out, and so has its usual value."""
-    found = {}
-    for name, kind in kinds.items():
-        value = document.get(name)
-        if value is None and name not in required:
-            continue
-        try:
-            (found[name],) = column_reader(kind)([value])
-        except (ValueError, TypeError, MptuneError) as reason:
-            shown = reprlib.repr(value)
-            raise error(f"{where}: its field {name!r} should be {_called(kind)}, and is {shown}") from reason
-    return found
+    """Return the fields of a JSON object without those that are missing or null, unless these are required."""
+    given = {name: document.get(name) for name in kinds}
+    return {
+        name: read_field(name, kinds[name], [value], where, error)[0]
+        for name, value in given.items()
+        if value is not None or name in required
+    }
 
 
-@functools.cache
-def column_reader(kind: Any) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """Return a function that reads a column of JSON values as a type.
+def read_field(
+    name: str, kind: Any, column: Sequence[Any], where: str, error: type[MptuneError] = RunFileError
+) -> Sequence[Any]:
+    """Return a field of several objects as values of a type; the message of an error shows the first value."""
+    try:
+        return read_column(kind, column)
+    except (ValueError, TypeError, MptuneError) as reason:
+        shown = reprlib.repr(column[0])
+        raise error(f"{where}: its field {name!r} should be {_called(kind)}, and is {shown}") from reason
 
-    It raises ValueError or TypeError for a wrong value, or the MptuneError of a dataclass.
+
+def read_column(kind: Any, column: Sequence[Any]) -> Sequence[Any]:
+    """Return a column of JSON values as values of a type.
+
+    Raises ValueError or TypeError for a wrong value, or the MptuneError of a dataclass.
     """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if kind == Value:
-        are_values = _SINGLE[Value][0]
-
-        def values(column: Sequence[Any]) -> Sequence[Any]:
-            if list in {*map(type, column)}:
-                column = [tuple(value) if isinstance(value, list) else value for value in column]
-            return _checked(are_values(column), column)
-
-        return values
+    if kind == Value and list in {*map(type, column)}:
+        column = [tuple(value) if isinstance(value, list) else value for value in column]
     if kind in _SINGLE:
-        are_right = _SINGLE[kind][0]
-        return lambda column: _checked(are_right(column), column)
+        _require(_SINGLE[kind][0](column))
+        return column
     if isinstance(kind, enum.EnumType):
-        return lambda column: [*map(kind, column)]
+        return [*map(kind, column)]
     if kind is Configuration:
-        of_values = column_reader(Mapping[str, Value])
-        return lambda column: [*map(Configuration, of_values(column))]
+        return [*map(Configuration, read_column(Mapping[str, Value], column))]
     if origin is Annotated:
-        of_numbers, bounds = column_reader(arguments[0]), arguments[1]
-        return lambda column: _checked(
-            all(bounds.least <= value <= bounds.most for value in of_numbers(column)), column
-        )
+        bounds = arguments[1]
+        _require(all(bounds.least <= number <= bounds.most for number in read_column(arguments[0], column)))
+        return column
     if origin in (types.UnionType, typing.Union):
-        readers = [*map(column_reader, arguments)]
-        return lambda column: [_read_as_first(readers, value) for value in column]
+        return [_read_as_first(arguments, value) for value in column]
     if origin is tuple:
-        of_entries = column_reader(arguments[0])
-
-        def tuples(column: Sequence[Any]) -> Sequence[Any]:
-            _checked(_are(column, list, tuple), column)
-            entries = iter(of_entries([*itertools.chain.from_iterable(column)]))
-            return [tuple(itertools.islice(entries, len(each))) for each in column]
-
-        return tuples
+        _require(_are(column, list, tuple))
+        entries = iter(read_column(arguments[0], [*itertools.chain.from_iterable(column)]))
+        return [tuple(itertools.islice(entries, len(each))) for each in column]
+    _require(_are(column, Mapping))
     if origin is Mapping:
-        of_entries = column_reader(arguments[1])
-
-        def mappings(column: Sequence[Any]) -> Sequence[Any]:
-            _checked(_are(column, Mapping), column)
-            given = [value for each in column for value in each.values()]
-            entries = of_entries(given)
-            following = iter(entries)
-            return column if entries is given else [dict(zip(each, following, strict=False)) for each in column]
-
-        return mappings
-    of_fields = {name: column_reader(each) for name, each in types_of(kind).items()}
-
-    def records(column: Sequence[Any]) -> Sequence[Any]:
-        _checked(_are(column, Mapping), column)
-        return [
-            kind(**{name: of_field([each.get(name)])[0] for name, of_field in of_fields.items()}) for each in column
-        ]
-
-    return records
+        given = [value for each in column for value in each.values()]
+        found = read_column(arguments[1], given)
+        entries = iter(found)
+        return column if found is given else [dict(zip(each, entries, strict=False)) for each in column]
+    kinds = types_of(kind)
+    return [kind(**{name: read_column(kinds[name], [each.get(name)])[0] for name in kinds}) for each in column]
 
 
-def _checked(is_right: bool, column: Sequence[Any]) -> Sequence[Any]:
+def _require(is_right: bool) -> None:
     if not is_right:
         raise ValueError
-    return column
 
 
-def _read_as_first(readers: Iterable[Callable[[Sequence[Any]], Sequence[Any]]], value: Any) -> Any:
-    for read in readers:
+def _read_as_first(kinds: Iterable[Any], value: Any) -> Any:
+    for kind in kinds:
         with contextlib.suppress(ValueError, TypeError, MptuneError):
-            return read([value])[0]
+            return read_column(kind, [value])[0]
     raise ValueError
 
 

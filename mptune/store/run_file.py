@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Final, Self
 
-from mptune.errors import MptuneError, RunFileError, did_you_mean
+from mptune.errors import RunFileError, did_you_mean
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration, Value
-from mptune.store.info import ParameterInfo, Reading, RunInfo, RunState, column_reader, parse_json, read_fields
+from mptune.store.info import ParameterInfo, Reading, RunInfo, RunState, parse_json, read_field
 
 #: Raised with every change of the tables, or of the meaning of a field; a file of another version is refused.
 FORMAT_VERSION: Final = 8
@@ -430,7 +430,7 @@ _CELLS: Final = {
     "status": Status,
     "message": str,
     "times_ms": bytes,
-    "configuration": Configuration,
+    "configuration": Mapping[str, Value],
     "metrics": Mapping[str, Reading],
     "durations_s": Mapping[str, float],
     "warnings": tuple[str, ...],
@@ -464,31 +464,22 @@ def _doubles(data: bytes) -> tuple[float, ...]:
 
 def _from_rows(rows: Sequence[Sequence[Any]], allowed: Mapping[str, Set[Value]], where: str) -> list[Trial]:
     """Return the trials of rows, whose configurations have one of the values allowed for each name."""
-    _, *cells = zip(*rows, strict=True)
+    (first, *_), *cells = zip(*rows, strict=True)
+    trial = f"{where}: trial {first} cannot be read"
     try:
         documents = ",".join([f"[{','.join(each)}]" for each in zip(*cells[4:], strict=True)])
         columns = (*cells[:4], *zip(*parse_json(f"[{documents}]"), strict=True))
-        fields = [column_reader(kind)(column) for kind, column in zip(_CELLS.values(), columns, strict=True)]
+        fields = [read_field(*field, column, trial) for field, column in zip(_CELLS.items(), columns, strict=True)]
         for name, values in allowed.items():
-            if not {configuration[name] for configuration in fields[4]} <= values:
-                raise ValueError(name)
+            if unknown := {each.get(name) for each in fields[4]} - values:
+                raise RunFileError(f"{trial}: the run lists no value {unknown.pop()!r} of its {name}")
         return [
-            Trial(configuration, status, message, Measurement(metrics, _doubles(times), durations_s), warnings, key)
-            for key, status, message, times, configuration, metrics, durations_s, warnings in zip(*fields, strict=True)
+            Trial(Configuration(values), status, message, Measurement(metrics, _doubles(times), seconds), warnings, key)
+            for key, status, message, times, values, metrics, seconds, warnings in zip(*fields, strict=True)
         ]
-    except (KeyError, ValueError, TypeError, RecursionError, MptuneError) as error:
-        for number, *row in rows:
-            _require_readable(row, allowed, f"{where}: trial {number} cannot be read")
-        raise RunFileError(where) from error
-
-
-def _require_readable(row: Sequence[Any], allowed: Mapping[str, Set[Value]], where: str) -> None:
-    """Raise the RunFileError of a damaged row."""
-    try:
-        cells = dict(zip(_CELLS, (*row[:4], *parse_json(f"[{','.join(row[4:])}]")), strict=True))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise RunFileError(f"{where}: a cell of it is not valid JSON") from error
-    configuration = read_fields(_CELLS, cells, where, required=_CELLS)["configuration"]
-    for name, values in allowed.items():
-        if (value := configuration.get(name)) not in values:
-            raise RunFileError(f"{where}: the run lists no value {value!r} of its {name}")
+    except (ValueError, TypeError, RecursionError, RunFileError) as error:
+        if len(rows) > 1:
+            return [trial for row in rows for trial in _from_rows([row], allowed, where)]
+        if isinstance(error, RunFileError):
+            raise
+        raise RunFileError(f"{trial}: a cell of it is not valid JSON") from error
