@@ -1,4 +1,4 @@
-"""The records of a run file beside its trials, as JSON and back: the definition of the run and its progress."""
+"""Records of a run file beside its trials, as JSON and back: the definition of the run and its progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mptune.results.speedup import Finals
 from mptune.results.trial import SourceUse, Trial
 from mptune.space.configuration import Configuration, Value, is_number, is_value, is_whole
 
-#: What a run file calls the parts of the objective.
+#: Attributes of the objective by their fields in a run file.
 _OBJECTIVE: Final = {
     "objective": "metric",
     "also": "also",
@@ -34,9 +34,9 @@ _OBJECTIVE: Final = {
     "beta": "beta",
     "measured_constraints": "constraints",
 }
-#: Values of fields that are not known.
+#: Values of unknown fields.
 _UNKNOWN: Final[tuple[Any, ...]] = (None, "", (), {})
-#: Units by suffix of a metric's name. The longer ones first: a rate ends like a time.
+#: Units by suffix of a metric's name, longer suffixes first: a rate ends like a time.
 _UNIT_SUFFIXES: Final = {
     "_gb_s": "GB/s",
     "_gflop_s": "GFLOP/s",
@@ -59,7 +59,7 @@ def unit_of(metric: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ParameterInfo:
-    """A parameter as a run file describes it: its name, its kind ("ordinal", "precision", ...) and its values."""
+    """A parameter of a run file; its kind is "ordinal", "precision", ..."""
 
     name: str
     kind: str
@@ -72,10 +72,9 @@ class ParameterInfo:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """The definition of a run, complete before its first trial.
+    """The definition of a run, complete before its first trial; a field that is empty or None is not known.
 
-    A field that is empty or None is not known, as in a run made from another tool's recording. Kernel, size preset,
-    backend, device, error metric and strategy are names.
+    Kernel, size preset, backend, device, error metric and strategy are names.
     """
 
     kernel: str = ""
@@ -86,17 +85,13 @@ class RunInfo:
     backend: str = ""
     device: str = ""
     architecture: str = ""  #: target of the compiler
-    #: versions of compilers, libraries and user-defined metrics, by name
-    versions: Mapping[str, str] = field(default_factory=dict)
-    #: device, compiler, versions and flags, which determine the machine code beside the source, as text
-    compiler: str = ""
-    #: the user's compiler flags, used again by verify, explain and emit
-    flags: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)  #: of compilers, libraries and user-defined metrics
+    compiler: str = ""  #: device, compiler, versions and flags: they and the source determine the machine code
+    flags: tuple[str, ...] = ()  #: the user's compiler flags, used again by verify, explain and emit
     #: the objective with thresholds, penalty and measured constraints, without a baseline
     objective: Objective = field(default_factory=Objective)
     metric: str = ""  #: the error metric of ``error``: its name, or the name for each output
-    #: further error metrics by the names of their thresholds
-    metrics: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, str] = field(default_factory=dict)  #: further error metrics by the names of their thresholds
     #: values of precision and policy parameters in a baseline; None if that is not known
     baseline_values: Mapping[str, tuple[Value, ...]] | None = None
     observers: tuple[str, ...] = ()  #: names of the observers
@@ -107,8 +102,7 @@ class RunInfo:
     seed: int | None = None  #: seeds inputs and strategy
     flush_cache: str = "auto"  #: whether caches were emptied between timed launches: "on", "off" or "auto"
     limit_s: float | None = None  #: seconds that a phase of a trial may take
-    #: how many times as long as the baseline's a launch may take; None if only seconds limit it
-    limit_factor: float | None = None
+    limit_factor: float | None = None  #: limit of a launch in launches of the baseline; None for ``limit_s`` alone
     started_from: tuple[str, ...] = ()  #: files of the earlier runs that the search started from
     scheduler: str | None = None  #: address of the Dask scheduler, None if there is none
     #: the type of each buffer of an application: a parameter's name, or a type. Empty for a kernel
@@ -126,8 +120,7 @@ class RunInfo:
     masked: tuple[str, ...] = ()  #: outputs whose reference has NaN, which may have it as well
     units: Mapping[str, str] = field(default_factory=dict)  #: units of metrics, where a recording states them
     recorded: str = ""  #: name of the recorded space the run was made from; empty for a run of mptune
-    #: notes of ``mptune adopt`` on the program; empty if the definition is of no program
-    adopted: Mapping[str, Any] = field(default_factory=dict)
+    adopted: Mapping[str, Any] = field(default_factory=dict)  #: notes of ``mptune adopt``; empty for other kernels
     mptune_version: str = ""  #: the mptune that made the run
     command: str = ""  #: the command line; empty for a run from Python
     created_at: str = ""  #: when the run began, ISO 8601
@@ -142,17 +135,17 @@ class RunInfo:
         return self.units.get(metric) or unit_of(metric)
 
     def buffers_of(self, parameter: str) -> tuple[str, ...]:
-        """Return the names of an application's buffers whose type a parameter is."""
+        """Return the buffers of an application whose type a parameter sets."""
         return tuple(buffer for buffer, what in self.buffers.items() if what == parameter)
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What errors of an adopted program leave out, a line for each."""
+        """Errors of an adopted program that no trial measures, one line each."""
         found = self.adopted.get("caveats", ())
         return tuple(map(str, found)) if isinstance(found, list) else ()
 
     def place_in_program(self, kernel: str) -> str:
-        """Return where an adopted program has a kernel, or its line that fails to compile; "" if that is not known."""
+        """Return the place of a kernel in an adopted program, or its line that fails to compile; "" if not known."""
         notes, kernels = self.adopted.get("notes", ()), self.adopted.get("kernels", ())
         for note in notes if isinstance(notes, list) else ():
             if failed := re.match(rf"trials fail: (\S+:\d+): kernel {re.escape(kernel)}\b", str(note)):
@@ -161,38 +154,33 @@ class RunInfo:
         return next((str(each.get("place", "")) for each in known if each.get("name") == kernel), "")
 
     def measured_by(self, error: str) -> str:
-        """Say what an error of the trials is measured by: ``error.y.MaxAE`` is "MaxAE of y"."""
+        """Return the error metric behind an error of the trials: "MaxAE of y" for ``error.y.MaxAE``."""
         key = error.removeprefix("error").removeprefix(".")
         by_output = dict(part.split(": ", 1) for part in self.metric.split(", ") if ": " in part)
         metric = self.metrics.get(key) or by_output.get(key) or self.metric or "error"
         return metric if not key or key_of(metric) == key else f"{metric} of {key.partition('.')[0]}"
 
     def closest_limit(self, trial: Trial) -> str:
-        """Return of several limits the error closest to its own, with both; empty for one limit."""
+        """Return the error of a trial that is closest to its limit, and the limit; empty if there is only one limit."""
         if not isinstance(self.objective.threshold, Mapping) or math.isnan(trial.error):
             return ""
         name = self.objective.binding(trial)
         return f"{self.measured_by(name)} {trial.metric(name):.3g} (limit {self.objective.limits[name]:g})"
 
     def limits_text(self, objective: Objective | None = None) -> str:
-        """Say what the errors of a feasible trial are at most: ``"NRMSE <= 1e-4, MaxAE of y <= 0.1"``."""
+        """Return the limits of the errors: ``"NRMSE <= 1e-4, MaxAE of y <= 0.1"``."""
         limits = (objective or self.objective).limits
         return ", ".join(f"{self.measured_by(name)} <= {tau:g}" for name, tau in limits.items())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields by name, as JSON can hold them; the parts of the objective are fields of their own."""
-        document: dict[str, Any] = plain(self)
+        """Return the fields by name, of JSON types; the parts of the objective are fields of their own."""
+        document = dict(plain(self))
         objective = document.pop("objective")
         return document | {name: objective[part] for name, part in _OBJECTIVE.items()}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], where: str = "the run") -> Self:
-        """Return the record of these fields; those that are missing are not known.
-
-        Args:
-            document: fields by name, as :meth:`to_json` returns them.
-            where: what messages call the file.
-        """
+        """Return the record of the fields that :meth:`to_json` returns; ``where`` names the file in messages."""
         kinds = types_of(Objective)
         parts = read_fields({name: kinds[part] for name, part in _OBJECTIVE.items()}, document, where)
         try:
@@ -213,9 +201,9 @@ class RunInfo:
                 raise RunFileError(f"{where} holds a run of {name} {ours!r}, not {theirs!r}: give another --output")
 
     def changes_since(self, before: RunInfo) -> tuple[str, ...]:
-        """Say what times and errors depend on and differs from an earlier record, each thing in a few words.
+        """Return the conditions of times and errors that differ from an earlier record, a few words each.
 
-        What one of the two does not know is left out.
+        Conditions that either record does not know are left out.
         """
 
         def differs(name: str) -> bool:
@@ -283,17 +271,15 @@ class RunState:
     stale: int = 0  #: stored trials set aside because source, compiler, device or data have changed
     warnings: tuple[str, ...] = ()  #: about the run as a whole, one line each
     finals: Finals = field(default_factory=Finals)  #: times of the finalists in rounds; empty before the finals
-    #: why a reported trial was verified on no unseen input; empty if all were, or are still to be
-    unverified: str = ""
-    #: number of unseen inputs asked for, if a reported trial had fewer for want of time; else 0
-    verify_wanted: int = 0
+    unverified: str = ""  #: why a reported trial was verified on no unseen input; else empty
+    verify_wanted: int = 0  #: unseen inputs asked for, if a reported trial had fewer for want of time; else 0
     launches: tuple[LaunchInfo, ...] = ()  #: known launches of an application
     sources: tuple[SourceUse, ...] = ()  #: use of each source in the search
     ended: str = ""  #: why the search ended with evaluations left; empty if it did not
 
     @property
     def launched(self) -> dict[str, tuple[str, ...]]:
-        """The buffers that launches of each kernel of an application were given."""
+        """The buffers passed to each kernel of an application."""
         given: dict[str, dict[str, None]] = {}
         for launch in self.launches:
             given.setdefault(launch.kernel, {}).update(dict.fromkeys(launch.buffers.values()))
@@ -301,17 +287,14 @@ class RunState:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
-        document: dict[str, Any] = plain(self)
-        return document
+        return dict(plain(self))
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], where: str = "the run") -> Self:
-        """Return the record of these fields; those that are missing are 0 or empty."""
         return cls(**read_fields(types_of(RunState), document, where))
 
 
 # -- JSON ------------------------------------------------------------------------------------------
-
 
 #: A number that may be infinite or NaN.
 Reading = typing.NewType("Reading", float)
@@ -338,7 +321,7 @@ def _are(column: Collection[Any], *kinds: type) -> bool:
     return all(issubclass(each, kinds) and (each is not bool or bool in kinds) for each in {*map(type, column)})
 
 
-#: The types of single values: what checks a column, and what a message calls one value and several of them.
+#: By type of a single value: the check of a column, and the words of a message for one value and for several.
 _SINGLE: Final[Mapping[Any, tuple[Callable[[Collection[Any]], bool], str, str]]] = {
     str: (lambda column: _are(column, str), "a text", "texts"),
     bool: (lambda column: _are(column, bool), "true or false", "truth values"),
@@ -365,7 +348,7 @@ _SINGLE: Final[Mapping[Any, tuple[Callable[[Collection[Any]], bool], str, str]]]
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: objects for dataclasses and mappings, lists for tuples."""
+    """Return a value of JSON types: dictionaries for dataclasses and mappings, lists for tuples."""
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value) if field.init}
     if isinstance(value, Mapping):
@@ -455,7 +438,7 @@ def _read_as_first(kinds: Iterable[Any], value: Any) -> Any:
 
 
 def _called(kind: Any, *, several: bool = False) -> str:
-    """Return what a message calls a type."""
+    """Return the words of a message for a type."""
     if kind in _SINGLE:
         _, one, many = _SINGLE[kind]
         return many if several else one
