@@ -8,21 +8,20 @@ from typing import Final
 
 from mptune.space.configuration import Configuration, Value
 
-#: How many failures, and others, it takes to blame a value, and a pair of values.
+#: Minimum numbers of failures, and of other trials, to blame a value (1) and a pair of values (2).
 _BLAMED: Final = {1: 3, 2: 4}
 
 
 def shared_values(configurations: Iterable[Configuration], names: Iterable[str]) -> dict[str, Value]:
-    """Return those of the parameters that have one value in all of the configurations, and that value."""
+    """Return the values that all configurations share."""
     first, *others = configurations
     return {name: first[name] for name in names if all(other[name] == first[name] for other in others)}
 
 
 def culprit(failed: Sequence[Configuration], others: Sequence[Configuration]) -> dict[str, Value]:
-    """Return the value that all failed configurations have and none of the others has, or else such a pair of values.
+    """Return the value, or else the pair of values, that all failed configurations have and none of the others.
 
-    Empty if there is none, or if that may be chance: it takes three failures to blame a value, four to blame a pair,
-    and as many others.
+    Empty if there is none, or if chance may explain it (:data:`_BLAMED`).
     """
     names = failed[0].keys() if failed else ()
     shared = shared_values(failed, names) if failed else {}
@@ -36,5 +35,5 @@ def culprit(failed: Sequence[Configuration], others: Sequence[Configuration]) ->
 
 
 def values_text(values: Mapping[str, Value]) -> str:
-    """Return values by name as messages name them."""
+    """Return values by name as messages show them."""
     return " and ".join(f"{name}={value}" for name, value in values.items())

@@ -291,6 +291,7 @@ class RunState:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], where: str = "the run") -> Self:
+        """Return the record of the fields that :meth:`to_json` returns."""
         return cls(**read_fields(types_of(RunState), document, where))
 
 
