@@ -40,8 +40,8 @@ class Objective:
     """Scores trials: higher is better, whatever the metric's direction.
 
     Performance is a ratio ("speedup"), so the value of the objective must not be negative: minimise
-    ``2 ** (log10_error)`` rather than ``log10_error``. Performance is kept between the smallest and the largest positive
-    double, so that every feasible trial with a known value scores above 0.
+    ``2 ** (log10_error)`` rather than ``log10_error``. Performance is kept between the smallest and the largest
+    positive double, so that every feasible trial with a known value scores above 0.
 
     Attributes:
         metric: a metric's name (``time_ms``, ``error.y``) or an expression over names (``time_ms * energy_j``).
@@ -195,7 +195,7 @@ class Objective:
         return self.log10_excess(trial) <= 0
 
     def judge(self, trial: Trial) -> Trial:
-        """Return a valid trial with its status and message under this objective; other trials are returned unchanged."""
+        """Return a valid trial with its status and message under this objective; any other unchanged."""
         if not trial.is_valid:
             return trial
         if (excess := self.error_excess(trial)) > 0:
@@ -253,7 +253,7 @@ class Objective:
         return np.array([self.score(trial) for trial in trials], dtype=np.float64)
 
     def best(self, trials: Sequence[Trial]) -> Trial | None:
-        """Return the feasible trial of the best value, or None; ties go to the most accurate, the fastest, the earliest."""
+        """Return the best feasible trial, or None; ties go to the most accurate, the fastest, then the earliest."""
         ranked = ((self._rank(trial), trial) for trial in trials if self.is_feasible(trial))
         known = [(rank, trial) for rank, trial in ranked if math.isfinite(rank)]
         if not known:

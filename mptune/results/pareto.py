@@ -28,7 +28,7 @@ def front(values: NDArray[Any], minimise: Sequence[bool]) -> NDArray[np.intp]:
     """Return the indices, ascending, of the rows no other row dominates.
 
     Equal rows do not dominate each other, so every copy of a point on the front is returned. A row with a NaN is never
-    on the front and dominates nothing. Two objectives take O(n log n) time, more take O(n log n + n * size of the front).
+    on the front and dominates nothing. Two objectives take O(n log n) time, more O(n log n + n * size of the front).
 
     Args:
         values: metrics, shape ``(n_trials, n_objectives)``.

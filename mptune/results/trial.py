@@ -15,9 +15,9 @@ from mptune.space.configuration import Configuration
 class Status(StrEnum):
     """How a trial ended. Only the numbers of a valid trial (:attr:`is_valid`) are meaningful.
 
-    The error of an inaccurate trial is above the threshold; that of a fragile trial only on an unseen input. A violation
-    breaks a measured constraint, while ``CONSTRAINT`` breaks a constraint on parameters. An unstable trial gave different
-    results from launch to launch; a corrupt trial changed memory that it must not write to.
+    The error of an inaccurate trial is above the threshold; that of a fragile trial only on an unseen input. A
+    violation breaks a measured constraint, while ``CONSTRAINT`` breaks a constraint on parameters. An unstable trial
+    gave different results from launch to launch; a corrupt trial changed memory that it must not write to.
     """
 
     OK = "ok"
@@ -51,9 +51,9 @@ class Measurement:
     """The numbers of one trial.
 
     Attributes:
-        metrics: scalars by name with the unit: ``time_ms`` (median), ``time_min_ms``, ``error`` (worst output of the worst
-            launch), ``error.<output>``, ``log10_error``, ``error_spread`` (largest less smallest error over launches),
-            ``memory_bytes``, ...
+        metrics: scalars by name with the unit: ``time_ms`` (median), ``time_min_ms``, ``error`` (worst output of the
+            worst launch), ``error.<output>``, ``log10_error``, ``error_spread`` (largest less smallest error over
+            launches), ``memory_bytes``, ...
         times_ms: launch times behind the median.
         durations_s: wall time of the evaluation by phase ("compile", "transfer", "accuracy", "timing").
     """

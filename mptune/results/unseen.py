@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Confidence of statements about all inputs.
 CONFIDENCE: Final = 0.95
-#: Prefix of the metrics of verification: the number of ``unseen_inputs`` and of ``unseen_violations`` of the error limits,
+#: Prefix of the metrics of verification: the numbers of ``unseen_inputs`` and of ``unseen_violations`` of error limits,
 #: ``unseen_error``, the largest error, ``unseen_worst``, the input of this error, and ``unseen_next``, the next input.
 _PREFIX: Final = "unseen_"
 
