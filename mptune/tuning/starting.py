@@ -22,8 +22,8 @@ from mptune.store import RunInfo, unit_of
 from mptune.strategies.base import Source
 from mptune.strategies.model_based.transfer import shared
 
-#: Uncertainty of another run's errors in decades: at the same sizes, for each decade between sizes (most errors grow with
-#: the root of a size), and at most, also for unknown sizes.
+#: Uncertainty of another run's errors in decades: at the same sizes, for each decade between sizes (most errors grow
+#: with the root of a size), and at most, also for unknown sizes.
 _SAME_SIZES: Final = 0.3
 _BY_DECADE: Final = 0.5
 _OTHER_SIZES: Final = 1.0

@@ -265,8 +265,8 @@ def verify(
 ) -> Verification:
     """Run a trial of a run on inputs that the search has not used.
 
-    The inputs follow those of the run's own verification and of earlier calls. The result at the run's own sizes is kept
-    in the run file.
+    The inputs follow those of the run's own verification and of earlier calls. The run file keeps the result at the
+    run's own sizes.
 
     Args:
         run_file: the run.
