@@ -224,7 +224,8 @@ def test_trials_of_a_metric_are_used_again_only_if_it_has_a_version(kernel: Kern
         worst.version = version  # type: ignore[attr-defined]
         replayed, (warning,) = resumed()
         assert not any(replayed)
-        assert warning.startswith(f"version of metric worst was {before}, is {version}: the run file's 2 earlier trials")
+        changed = f"version of metric worst was {before}, is {version}"
+        assert warning.startswith(f"{changed}: the run file's 2 earlier trials")
         assert resumed() == ([True] * 2, [])
 
 
