@@ -26,12 +26,7 @@ from mptune.space.configuration import Configuration, Value, is_number, is_value
 #: Attributes of the objective by their fields in a run file.
 _OBJECTIVE: Final = {
     "objective": "metric",
-    "also": "also",
-    "minimise": "minimise",
-    "threshold": "threshold",
-    "penalty": "penalty",
-    "alpha": "alpha",
-    "beta": "beta",
+    **{name: name for name in ("also", "minimise", "threshold", "penalty", "alpha", "beta")},
     "measured_constraints": "constraints",
 }
 #: Values of unknown fields.
@@ -88,12 +83,10 @@ class RunInfo:
     versions: Mapping[str, str] = field(default_factory=dict)  #: of compilers, libraries and user-defined metrics
     compiler: str = ""  #: device, compiler, versions and flags: they and the source determine the machine code
     flags: tuple[str, ...] = ()  #: the user's compiler flags, used again by verify, explain and emit
-    #: the objective with thresholds, penalty and measured constraints, without a baseline
-    objective: Objective = field(default_factory=Objective)
+    objective: Objective = field(default_factory=Objective)  #: without a baseline
     metric: str = ""  #: the error metric of ``error``: its name, or the name for each output
     metrics: Mapping[str, str] = field(default_factory=dict)  #: further error metrics by the names of their thresholds
-    #: values of precision and policy parameters in a baseline; None if that is not known
-    baseline_values: Mapping[str, tuple[Value, ...]] | None = None
+    baseline_values: Mapping[str, tuple[Value, ...]] | None = None  #: of precisions and policies, by parameter
     observers: tuple[str, ...] = ()  #: names of the observers
     strategy: str = ""
     strategy_options: Mapping[str, str] = field(default_factory=dict)
@@ -105,8 +98,7 @@ class RunInfo:
     limit_factor: float | None = None  #: limit of a launch in launches of the baseline; None for ``limit_s`` alone
     started_from: tuple[str, ...] = ()  #: files of the earlier runs that the search started from
     scheduler: str | None = None  #: address of the Dask scheduler, None if there is none
-    #: the type of each buffer of an application: a parameter's name, or a type. Empty for a kernel
-    buffers: Mapping[str, str] = field(default_factory=dict)
+    buffers: Mapping[str, str] = field(default_factory=dict)  #: of an application, with their types or parameters
     parameters: tuple[ParameterInfo, ...] = ()  #: the parameters of the search space
     constraints: tuple[str, ...] = ()  #: constraints of the search space, as text
     constants: Mapping[str, Value] = field(default_factory=dict)  #: names that constraints use beside the parameters
@@ -115,8 +107,7 @@ class RunInfo:
     template_hash: str = ""  #: SHA-256 of the template and the templates it includes, as hexadecimal digits
     definition_hash: str = ""  #: SHA-256 of the definition file
     data_key: str = ""  #: identity of inputs and references
-    #: how much types round the inputs beside those at other sizes (:func:`~mptune.data.rounded_inputs`)
-    rounded: Mapping[str, Any] = field(default_factory=dict)
+    rounded: Mapping[str, Any] = field(default_factory=dict)  #: see :func:`~mptune.data.rounded_inputs`
     masked: tuple[str, ...] = ()  #: outputs whose reference has NaN, which may have it as well
     units: Mapping[str, str] = field(default_factory=dict)  #: units of metrics, where a recording states them
     recorded: str = ""  #: name of the recorded space the run was made from; empty for a run of mptune
@@ -169,8 +160,8 @@ class RunInfo:
 
     def limits_text(self, objective: Objective | None = None) -> str:
         """Return the limits of the errors: ``"NRMSE <= 1e-4, MaxAE of y <= 0.1"``."""
-        limits = (objective or self.objective).limits
-        return ", ".join(f"{self.measured_by(name)} <= {tau:g}" for name, tau in limits.items())
+        limits = (objective or self.objective).limits.items()
+        return ", ".join(f"{self.measured_by(name)} <= {tau:g}" for name, tau in limits)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name, of JSON types; the parts of the objective are fields of their own."""
@@ -221,11 +212,8 @@ class RunInfo:
             for name, value in now.items()
             if then.get(name, value) != value
         ]
-        found += [
-            f"the {name} was {getattr(before, name)}, is {getattr(self, name)}"
-            for name in ("metric", "device", "seed")
-            if differs(name)
-        ]
+        names = filter(differs, ("metric", "device", "seed"))
+        found += [f"the {name} was {getattr(before, name)}, is {getattr(self, name)}" for name in names]
         now, then = (", ".join(sorted({*info.metrics.values()} or {info.metric})) for info in (self, before))
         if now != then and not differs("metric") and before.metric:
             found.append(f"the error metrics were {then}, are {now}")
@@ -235,8 +223,8 @@ class RunInfo:
             found.append(f"compiler, flags or device: {gone or 'nothing'} became {new or 'nothing'}")
         ours, theirs = ({p.name: p.values for p in info.parameters} for info in (self, before))
         if theirs and ours != theirs:
-            names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-            found.append(f"parameters and their values changed: {', '.join(names)}")
+            changed = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+            found.append(f"parameters and their values changed: {', '.join(changed)}")
         edited = {"template_hash": "the template", "definition_hash": "the definition file"}
         found += [f"{what} was edited" for name, what in edited.items() if differs(name)]
         if differs("data_key") and not found:
@@ -255,8 +243,7 @@ class LaunchInfo:
     kernel: str  #: the kernel's name
     sizes: Mapping[str, int]  #: its problem sizes
     buffers: Mapping[str, str]  #: the buffer passed for each argument
-    #: by each parameter in the kernel's signature, the application's parameters that set it, or a fixed precision
-    types: Mapping[str, tuple[str, ...]]
+    types: Mapping[str, tuple[str, ...]]  #: by signature parameter: the application's parameters or a precision
 
 
 @dataclass(frozen=True, slots=True)

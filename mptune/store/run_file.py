@@ -438,28 +438,25 @@ def _to_row(trial: Trial) -> tuple[Any, ...]:
     )
 
 
-def _doubles(data: bytes) -> tuple[float, ...]:
-    return struct.unpack(f"<{len(data) // 8}d", data)
-
-
 def _from_rows(rows: Sequence[Sequence[Any]], allowed: Mapping[str, Set[Value]], where: str) -> list[Trial]:
     """Return the trials of rows, whose configurations have one of the values allowed for each name."""
-    (first, *_), *cells = zip(*rows, strict=True)
-    trial = f"{where}: trial {first} cannot be read"
+    (number, *_), *cells = zip(*rows, strict=True)
+    damaged = f"{where}: trial {number} cannot be read"
     try:
         documents = ",".join([f"[{','.join(each)}]" for each in zip(*cells[4:], strict=True)])
         columns = (*cells[:4], *zip(*parse_json(f"[{documents}]"), strict=True))
-        fields = [read_field(*field, column, trial) for field, column in zip(_CELLS.items(), columns, strict=True)]
+        fields = [read_field(*field, column, damaged) for field, column in zip(_CELLS.items(), columns, strict=True)]
         for name, values in allowed.items():
             if unknown := {each.get(name) for each in fields[4]} - values:
-                raise RunFileError(f"{trial}: the run lists no value {unknown.pop()!r} of its {name}")
+                raise RunFileError(f"{damaged}: the run lists no value {unknown.pop()!r} of its {name}")
+        fields[3] = [struct.unpack(f"<{len(times) // 8}d", times) for times in fields[3]]
         return [
-            Trial(Configuration(values), status, message, Measurement(metrics, _doubles(times), seconds), warnings, key)
-            for key, status, message, times, values, metrics, seconds, warnings in zip(*fields, strict=True)
+            Trial(Configuration(values), status, message, Measurement(metrics, times_ms, seconds), warnings, key)
+            for key, status, message, times_ms, values, metrics, seconds, warnings in zip(*fields, strict=True)
         ]
     except (ValueError, TypeError, RecursionError, RunFileError) as error:
         if len(rows) > 1:
             return [trial for row in rows for trial in _from_rows([row], allowed, where)]
         if isinstance(error, RunFileError):
             raise
-        raise RunFileError(f"{trial}: a cell of it is not valid JSON") from error
+        raise RunFileError(f"{damaged}: a cell of it is not valid JSON") from error
