@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from mptune.accuracy.evaluate import Metrics, judged
 from mptune.kernel import Application, Sizes, Tunable
 from mptune.precision import COMPOUND, PRECISIONS, precision
-from mptune.results.evidence import culprit, values_text
 from mptune.results.kernel_times import FEWEST, MOST, kernel_times
 from mptune.results.trial import Status, Trial
 from mptune.run import Run
-from mptune.space.configuration import Value
+from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter, beyond_baseline
 
 #: Minimum ratio of unit roundoffs between a narrower type and the baseline's to judge the baseline's error.
@@ -23,6 +23,8 @@ _NARROWER: Final = 2.0**8
 _ROUNDINGS: Final = 16
 #: Minimum configurations of the widest types that miss a threshold before the types are the cause.
 _TUNINGS: Final = 2
+#: Minimum numbers of failures, and of other trials, to blame a value (1) and a pair of values (2).
+_BLAMED: Final = {1: 3, 2: 4}
 _FAILURES: Final = tuple(status for status in Status if not (status.is_valid or status is Status.CONSTRAINT))
 
 
@@ -151,30 +153,34 @@ def _launched_unequally(run: Run, kernel: Tunable) -> Iterator[str]:
 
 def _failing_together(run: Run, kernel: Tunable) -> Iterator[str]:
     """Yield a remark on parameter values that all failures of a status have, and no other trial."""
-    types = [p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)]
-    for status in _FAILURES:
-        failed = [trial for trial in run.trials if trial.status is status]
-        others = [trial for trial in run.trials if trial.status is not status]
-        shared = _culprit(failed, others)
-        # The overflow of a narrow type is no mistake.
-        if shared and not (status is Status.NON_FINITE and set(shared) <= set(types)):
-            yield _blamed(f"configurations that ended as {status}", len(failed), shared, len(others))
-    # A type does not explain a large error of the widest types.
+    types = {p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)}
     widest = run.info.baseline_values
     wide = [trial for trial in run.trials if widest and trial.is_valid and trial.configuration.is_among(widest)]
-    failed = [trial for trial in wide if trial.status is Status.INACCURATE]
-    others = [trial for trial in wide if trial.status is not Status.INACCURATE]
-    if shared := _culprit(failed, others):
-        what = "configurations of the widest types whose error is too large"
-        yield _blamed(what, len(failed), shared, len(others))
+    kinds = [(f"configurations that ended as {status}", status, run.trials) for status in _FAILURES]
+    # A type does not explain a large error of the widest types.
+    kinds.append(("configurations of the widest types whose error is too large", Status.INACCURATE, tuple(wide)))
+    for what, status, trials in kinds:
+        failed = [trial.configuration for trial in trials if trial.status is status]
+        others = [trial.configuration for trial in trials if trial.status is not status]
+        shared = culprit(failed, others)
+        # The overflow of a narrow type is no mistake.
+        if shared and not (status is Status.NON_FINITE and set(shared) <= types):
+            values = " and ".join(f"{name}={value}" for name, value in shared.items())
+            yield (
+                f"all {len(failed)} {what} have {values}, and none of the {len(others)} others has: look for a mistake "
+                "in the template there, or exclude it with a constraint"
+            )
 
 
-def _culprit(failed: Sequence[Trial], others: Sequence[Trial]) -> dict[str, Value]:
-    return culprit([trial.configuration for trial in failed], [trial.configuration for trial in others])
+def culprit(failed: Sequence[Configuration], others: Sequence[Configuration]) -> dict[str, Value]:
+    """Return the value, or else the pair of values, that all failed configurations have and none of the others.
 
-
-def _blamed(what: str, count: int, shared: Mapping[str, Value], others: int) -> str:
-    return (
-        f"all {count} {what} have {values_text(shared)}, and none of the {others} others has: look for a mistake in "
-        "the template there, or exclude it with a constraint"
-    )
+    Empty if there is none, or if chance may explain it (:data:`_BLAMED`).
+    """
+    first = failed[0] if failed else Configuration({})
+    shared = {name: value for name, value in first.items() if all(other[name] == value for other in failed)}
+    for size, least in _BLAMED.items():
+        for chosen in itertools.combinations(shared, size) if min(len(failed), len(others)) >= least else ():
+            if not any(all(other.get(name) == shared[name] for name in chosen) for other in others):
+                return {name: shared[name] for name in chosen}
+    return {}
