@@ -457,7 +457,6 @@ class Bench:
     # -- one configuration ---------------------------------------------------------------------
 
     def _guarded(self, request: Request, evaluate: Callable[[_Clock], Trial]) -> Trial:
-        """Return the trial of an evaluation; a failure becomes its status and message."""
         clock = _Clock(self._announce)
         try:
             try:

@@ -42,7 +42,6 @@ _SEED_BYTES: Final = 1 << 16
 
 @functools.lru_cache(maxsize=128)
 def _guard(nbytes: int, dtype: np.dtype[Any], number: int) -> NDArray[np.uint8]:
-    """Return the content of a guard zone: NaNs, which show in results, or random integers."""
     if dtype.kind in "iu":
         return np.random.default_rng((number, nbytes)).integers(0, 256, nbytes, dtype=np.uint8)
     pattern = poison_pattern(dtype)
@@ -247,7 +246,6 @@ class Memory:
         return total
 
     def _words(self, buffer: Buffer) -> Any:
-        """Return a buffer as an array on the device or the host."""
         if self.namespace is not None:
             return self._backend.device.array(buffer, np.dtype(np.uint64))
         there = buffer.seen()
@@ -267,7 +265,6 @@ class Memory:
         return self._used(key, held).data
 
     def _filled(self, key: _Key, values: NDArray[Any], data: DataManager, held: _Held) -> Buffer:
-        """Return a read-only buffer with values of some data."""
         guarded = self._used(key, held)
         if guarded.holds() is not data:
             self._upload(guarded.data, values)

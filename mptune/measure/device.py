@@ -236,7 +236,6 @@ class DeviceEvaluator(Evaluator):
         return answer
 
     def _cited(self, trial: Trial) -> str:
-        """Return a trial's message; compiler errors cite the lines of the template."""
         if trial.status is not Status.COMPILE_ERROR or not isinstance(self._kernel, Kernel):
             return trial.message
         return cited(trial.message, self._kernel, trial.configuration, self._sizes)

@@ -186,7 +186,6 @@ def in_widest(kernel: Kernel, configuration: Configuration) -> Configuration:
 
 
 def _by_name(message: str, types: Sequence[str]) -> str:
-    """Return a compiler's message with the names of the kernel's parameters in place of the prelude's types."""
     message = re.sub(r" \{aka '[^']*'\}", "", message)
     message = re.sub(r"mp::type_of_parameter<(\d+)>", lambda found: types[int(found[1])], message)
     return re.sub(r"mp::traced<\d+>", "(a chosen type)", message)

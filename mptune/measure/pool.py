@@ -212,7 +212,6 @@ _serving: dict[str, _Serving] = {}
 def _call(
     search: str, version: str, job: Job, limits: Limits, compilers: int, method: str, *arguments: Any
 ) -> tuple[Ready, Any]:
-    """Call a method of this process's pool; return its worker's report of the device, and the result."""
     if version != __version__:
         raise MptuneError(f"a worker of the cluster has mptune {__version__}, and the search {version}")
     with _lock:

@@ -262,7 +262,6 @@ class Program:
         return self._elapsed_ms
 
     def _by_kernel(self) -> tuple[dict[str, int], dict[str, float]]:
-        """Return the launches of each kernel in the latest run, and the milliseconds of all of them."""
         application: Any = self.tunable
         counts, times_ms = dict.fromkeys(application.kernels, 0), dict.fromkeys(application.kernels, 0.0)
         for launch in self._launches.values():
@@ -552,7 +551,6 @@ def _rounded(value: Any, held: Precision) -> np.generic:
 
 
 def _stored(values: Any, held: Precision | None, argument: Argument) -> NDArray[Any]:
-    """Return a contiguous array in the type of an argument."""
     if held is None:
         return np.ascontiguousarray(values, dtype=argument.dtype)
     return round_to(np.ascontiguousarray(values, dtype=np.float64), held)

@@ -90,7 +90,6 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def _defined(definition: bytes) -> tuple[Tunable, Metrics | None]:
-    """Return kernel and error metric; the bytes come from the parent process alone."""
     try:
         kernel, metric = pickle.loads(definition)
         if isinstance(kernel, tuple):

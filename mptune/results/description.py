@@ -243,7 +243,6 @@ def _further_limits(run: Run) -> list[str]:
 
 
 def _errors(run: Run) -> list[tuple[str, str]]:
-    """Return the errors of single outputs and of further metrics, with the names of their metrics."""
     by_measure = {run.info.measured_by(name): name for name in run.metric_names if name.startswith("error.")}
     return [(name, measure) for measure, name in by_measure.items()] if len(by_measure) > 1 else []
 

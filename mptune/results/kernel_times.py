@@ -68,7 +68,6 @@ def by_kernel(trials: Sequence[Trial]) -> dict[str, float]:
 
 
 def _launches(trial: Trial) -> dict[str, float]:
-    """Return the launches of each kernel whose time is known."""
     names = [name.removeprefix(LAUNCHES) for name in trial.measurement.metrics if name.startswith(LAUNCHES)]
     counts = {name: trial.metric(LAUNCHES + name) for name in names}
     return {name: n for name, n in counts.items() if math.isfinite(n) and math.isfinite(trial.metric(TIME_MS + name))}

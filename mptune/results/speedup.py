@@ -216,7 +216,6 @@ class Finals:
 
     @property
     def _times(self) -> NDArray[np.float64]:
-        """The times, NaN where a finalist was not in a round."""
         return np.array(self.times_ms, dtype=np.float64).reshape(len(self.times_ms), len(self.configurations))
 
     def tied_with(self, best: Configuration) -> dict[Configuration, Ratio]:

@@ -426,7 +426,6 @@ def _read_as_first(kinds: Iterable[Any], value: Any) -> Any:
 
 
 def _called(kind: Any, *, several: bool = False) -> str:
-    """Return the words of a message for a type."""
     if kind in _SINGLE:
         _, one, many = _SINGLE[kind]
         return many if several else one

@@ -250,7 +250,6 @@ class RunFile:
         self.close()
 
     def _begin(self) -> None:
-        """Make an empty database a run file."""
         with self._transaction() as connection:
             for statement in _SCHEMA:
                 connection.execute(statement)
@@ -302,7 +301,6 @@ def _pragma(connection: sqlite3.Connection, name: str) -> Any:
 
 
 def _require_own(path: Path, connection: sqlite3.Connection) -> None:
-    """Raise RunFileError unless a database is a run file of any version."""
     if _pragma(connection, "application_id") != _APPLICATION_ID:
         raise RunFileError(f"{path} is an SQLite database, but not a run file of mptune")
 
@@ -340,7 +338,6 @@ def _records(path: Path, connection: sqlite3.Connection) -> tuple[RunInfo, RunSt
 
 
 def _sign(connection: sqlite3.Connection) -> None:
-    """Record the writing process, for the message to another writer."""
     connection.execute(_UPSERT_SETTING, (_WRITER, f"{os.getpid()} on {socket.gethostname()}"))
 
 
@@ -423,7 +420,6 @@ _INSERT_TRIAL: Final = (
 
 
 def _to_row(trial: Trial) -> tuple[Any, ...]:
-    """Return the cells of a trial in the order of :data:`_CELLS`."""
     measurement = trial.measurement
     return (
         trial.key,

@@ -60,7 +60,6 @@ def _mixed_space() -> SearchSpace:
 
 
 def _large_space() -> SearchSpace:
-    """Return a space of 10^8 configurations."""
     return SearchSpace([OrdinalParameter(f"p{i}", range(1, 11)) for i in range(8)])
 
 

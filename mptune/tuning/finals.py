@@ -177,7 +177,6 @@ class FinalRounds:
         session.update(finals=_extended(finals, turns, rounds, is_of_race=False))
 
     def _keep(self, turns: Turns, finals: Finals) -> None:
-        """Record the finals, and the times of the finalists beside the baseline's."""
         baseline = self._session.result().baseline
         is_there = baseline is not None and baseline.configuration in finals.configurations
         anchor = baseline.configuration if baseline is not None and is_there else None
@@ -198,7 +197,6 @@ class FinalRounds:
                 self._session.keep(trial)
 
     def _warn_of_noise(self) -> None:
-        """Warn of times that other work disturbed, and of speedups without an interval."""
         run = self._session.result()
         reported = [t for t in (run.best, *run.trade_offs) if t is not None and not math.isnan(run.speedup(t))]
         noise = run.state.finals.noise

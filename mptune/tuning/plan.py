@@ -208,7 +208,6 @@ class TuningPlan:
         )
 
     def _versions(self, ready: Ready) -> dict[str, str]:
-        """Return the versions of the device's libraries, of the searched compilers, and of custom metrics."""
         found = dict(ready.device.versions)
         if compilers := compilers_of(self.kernel):
             found.pop("compiler", None)  # the default compiler is not used

@@ -215,7 +215,6 @@ class Schedule:
 
     @property
     def _widest(self) -> dict[str, Value]:
-        """The values of the baseline's types, by parameter."""
         return {name: values[0] for name, values in self._session.fixed.items()}
 
     def _instrumented_prior(self) -> list[Trial]:
@@ -263,7 +262,6 @@ class Schedule:
                     strategy.relate(_seen(self._session.state.launches))
 
     def _refuse_broken_steps(self) -> None:
-        """Raise KernelError if all trials of an application ended with an error of its steps."""
         trials = list(self._session.trials.values())
         if isinstance(self._plan.kernel, Application) and trials and all(t.status is Status.ERROR for t in trials):
             raise KernelError(trials[0].message)
@@ -271,7 +269,6 @@ class Schedule:
     # -- finals and verification ---------------------------------------------------------------
 
     def _settle_and_verify(self) -> None:
-        """Time the finalists and verify the reported trials, until none of them fails the verification."""
         self._finals.settle()
         while self._verification():
             self._finals.settle()
@@ -295,7 +292,6 @@ class Schedule:
     # -- warnings ------------------------------------------------------------------------------
 
     def _warn_of_the_widest(self) -> None:
-        """Warn before the search if the widest types do not meet the threshold."""
         objective, fixed = self._session.objective, self._session.fixed
         widest = [t for t in self._session.trials.values() if t.is_valid and t.configuration.is_among(fixed)]
         if not widest or any(objective.error_excess(trial) <= 0 for trial in widest):
@@ -357,7 +353,6 @@ class Schedule:
 
 
 def _launch_info(application: Application, launched: Launched) -> LaunchInfo:
-    """Return the record of a launch: its kernel, sizes and buffers, and the parameters of its types."""
     kernel, passed = application.kernels[launched.kernel], dict(launched.buffers)
     buffers = {argument.name: argument for argument in application.arguments}
     types: dict[str, tuple[str, ...]] = {}
@@ -369,7 +364,6 @@ def _launch_info(application: Application, launched: Launched) -> LaunchInfo:
 
 
 def _seen(launches: Sequence[LaunchInfo]) -> dict[str, set[str]]:
-    """Return, by kernel, the parameters that set the types of its launches."""
     found: dict[str, set[str]] = {}
     for launch in launches:
         found.setdefault(launch.kernel, set()).update(name for names in launch.types.values() for name in names)

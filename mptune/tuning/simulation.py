@@ -300,7 +300,6 @@ def _aliases(run: Run) -> dict[str, str]:
 
 
 def _judged(run: Run, objective: Objective, rename: Mapping[str, str]) -> list[Trial]:
-    """Return the trials with their statuses in a live run."""
     metrics = run.metric_names
     if not any(trial.is_valid for trial in run.trials):
         raise MptuneError(f"no trial of recording {run.name} ran, so there is nothing to optimise")

@@ -179,7 +179,6 @@ def _with_compilers(plan: TuningPlan) -> TuningPlan:
 
 
 def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator:
-    """Return the evaluator on devices of this machine or of a cluster; the stack closes it."""
     settings, limits = plan.settings, plan.settings.trial_limits
     pool: Callable[[Job, Limits], ClusterPool] | None = None
     if settings.scheduler is None:
