@@ -102,6 +102,6 @@ class Replay(Evaluator):
         self._ended.append(trial)
 
     def finished(self) -> list[Trial]:
-        """Return the trials of what was submitted."""
+        """Return the trials of all submitted configurations."""
         ended, self._ended = self._ended, []
         return ended

@@ -68,7 +68,7 @@ INSTRUMENTED: Final = "instrumented run"
 
 
 def metric_names(kernel: Tunable, metric: Metrics) -> tuple[str, ...]:
-    """Return the names of the metrics that trials of a kernel can have, those on request last."""
+    """Return the names of the metrics of a kernel's trials, metrics on request last."""
     always = [name for metrics, _ in ALWAYS_ON.values() for name in metrics]
     errors = [f"error.{name}" for name in judged([output.name for output in kernel.outputs], metric)]
     return (*always, *errors, *(name for kind in OBSERVERS.values() for name in kind.metrics))
@@ -332,7 +332,7 @@ class Bench:
         self._drawn: dict[Draw, DataManager] = {}
         start = time.perf_counter()
         references = self._data.references
-        #: When the first draw was made, the seconds of the slowest draw, and those of making and running further draws.
+        #: When the first draw was made, the seconds of the slowest draw, and the seconds spent on further draws.
         self._made_at = time.perf_counter()
         self._making_s = self._made_at - start
         self._drawing_s = 0.0
@@ -376,7 +376,7 @@ class Bench:
             )
 
     def _data_of(self, draw: Draw) -> DataManager:
-        """Return inputs and references of a further draw; those of the search are kept while memory lasts."""
+        """Return inputs and references of a further draw; draws of the search are kept while memory lasts."""
         if draw not in self._drawn:
             kept = {known: data for known, data in self._drawn.items() if known.stream is Stream.SEARCH}
             arrays = (array for data in kept.values() for array in (*data.inputs.values(), *data.references.values()))
@@ -622,7 +622,7 @@ class Bench:
         names = ", ".join(repr(o.name) for o in self.kernel.outputs if o.name in self._as_given)
         return (
             f"no launch and no write in the steps of {self.kernel.called} changes {names}: "
-            "after a run the values are those it was given",
+            "a run returns the values that it was given",
         )
 
     # -- further draws -------------------------------------------------------------------------
@@ -632,7 +632,7 @@ class Bench:
         if trial.status is not Status.OK or request.plan.known or request.plan.draws < 2:
             return trial
         found: list[Mapping[str, float]] = []
-        # The phases of further draws are not those of the first draw.
+        # Phases of further draws are separate from those of the first draw.
         inner = _Clock(self._announce)
         for draw in (Draw(Stream.SEARCH, number) for number in range(1, request.plan.draws)):
             start = time.perf_counter()

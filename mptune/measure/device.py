@@ -38,13 +38,9 @@ from mptune.space.configuration import Configuration
 class DeviceEvaluator(Evaluator):
     """Evaluates configurations of one kernel, on one device or several that are alike.
 
-    Args:
-        metric: error metric that replaces the kernel's own.
-        objective: decides which configurations are timed, and how closely.
-        draws: draws of the inputs for errors.
-        compilers: compilations at a time, ahead of the evaluations; with 0 only the worker compiles.
-        workers: devices of this machine, one worker process for each.
-        pool: makes a pool other than that of this machine, which ignores ``workers`` and ``compilers``.
+    ``metric`` replaces the kernel's own. ``objective`` decides which configurations are timed, and how closely; errors
+    are measured on ``draws`` draws of the inputs. ``compilers`` compilations run ahead of the evaluations; with 0 only
+    the worker compiles. Each of ``workers`` uses one device of this machine; ``pool`` makes another pool instead.
     """
 
     def __init__(
@@ -263,7 +259,7 @@ def launch_identity(kernel: Tunable, configuration: Configuration, sizes: Sizes)
 
 
 def metric_identity(metric: Metrics) -> str:
-    """Return the names of metrics as text, with the versions of those that are not bundled."""
+    """Return the names of metrics as text, with the versions of metrics that are not bundled."""
     if isinstance(metric, Mapping):
         return "\n".join(f"{name}={metric_identity(metric[name])}" for name in sorted(metric))
     found = all_metrics(metric)

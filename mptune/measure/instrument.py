@@ -1,8 +1,8 @@
-"""The error of every choice of types from one compilation: the types are chosen when the kernel runs.
+"""The error of every choice of types from one compilation: types are chosen at run time.
 
-An instrumented build is the ordinary template, rendered for the host with a type in place of every precision
-parameter that holds a double and rounds as it is told to (``templates/prelude/traced.hpp``); policies are chosen
-likewise. It computes what the types themselves do, but for what a compiler fuses or adds up in another order.
+An instrumented build is the ordinary template, rendered for the host with one type for all precision parameters, which
+holds a double and rounds to a type set at run time (``templates/prelude/traced.hpp``); policies are chosen likewise. Its
+results equal those of the real types, except for fused operations and the order of sums.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class _TracedProgram(Program):
 class Instrument:
     """Measures the errors of a kernel or an application in any types: compiled once, run for each choice.
 
-    Inputs, references and metrics are those of the search; ``data`` holds inputs and references if already made. One
+    Inputs, references and metrics equal the search's; ``data`` holds inputs and references if already made. One
     configuration is compiled for each combination of signature values other than precisions and policies.
     """
 

@@ -35,7 +35,7 @@ class Pool:
     """Workers on the first devices of this machine, which must be alike; a single worker sees all devices.
 
     ``compilers`` is the number of compilations at a time, ahead of the evaluations; with 0 only workers compile.
-    ``capacity``, ``lead`` and ``may_overlap`` are those of an :class:`~mptune.measure.base.Evaluator`.
+    ``capacity``, ``lead`` and ``may_overlap`` have the meaning of :class:`~mptune.measure.base.Evaluator`.
     """
 
     def __init__(self, job: Job, limits: Limits, workers: int = 1, compilers: int = 0) -> None:
@@ -360,8 +360,8 @@ class ClusterPool:
             self.capacity = max(1, sum(threads))
             # A worker of one thread has no compilers ahead.
             compilers = max(threads, default=1)
-            told = (self._search, __version__, self._job, self._limits, compilers if compilers > 1 else 0)
-            return self._cluster.executor.submit(_call, *told, method, *arguments)
+            common = (self._search, __version__, self._job, self._limits, compilers if compilers > 1 else 0)
+            return self._cluster.executor.submit(_call, *common, method, *arguments)
         except (OSError, RuntimeError) as error:
             raise _given_up(str(error)) from error
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 #: Launches in a configuration's turn, the same for each, so that rounds are comparable.
 VISIT: Final = TimingPlan(warmups=1, min_repeats=5, max_repeats=5)
-#: Duration of a turn in ms: several short launches, of which the shortest counts, or a single long one. From the second
-#: duration on there is no warm-up.
+#: Target duration of a turn in ms: several short launches, whose shortest counts, or a single long one; and the launch
+#: time in ms without a warm-up.
 _VISIT_MS: Final = 30.0
 _LONG_MS: Final = 300.0
 #: Duration in ms that very short launches may take together, so that one of them is undisturbed.

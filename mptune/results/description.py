@@ -431,6 +431,6 @@ def describe_front(run: Run, metrics: Sequence[str]) -> Description:
     if best is not None and {objective, "error"} <= set(metrics) and best not in trials:
         remarks.append(
             f"the best ({objective} {number(run.metric_of(best, objective))}, error {number(best.error)}) is not among "
-            "them: of those that are as good, as far as the finals can tell, it is the simplest"
+            "them: it is the simplest of the trials that the finals tie"
         )
     return Description(run.kernel, tables=(_front(run, metrics, trials),), remarks=tuple(remarks))

@@ -37,7 +37,7 @@ _MOST_DECADES: Final = 700.0
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """Scores trials: higher is better, whatever the metric's direction.
+    """Scores trials: higher is better for any direction of the metric.
 
     Performance is a ratio ("speedup"), so the value of the objective must not be negative: minimise
     ``2 ** (log10_error)`` rather than ``log10_error``. Performance is kept between the smallest and the largest

@@ -49,8 +49,8 @@ def unequal_draws(metrics: Sequence[str], trials: Sequence[Trial]) -> str:
     if len(counts) < 2 or not any(map(is_error, metrics)):
         return ""
     return (
-        f"errors are the worst of {counts[0]} to {counts[-1]} draws of the inputs, more for what was verified: the "
-        "more, the larger"
+        f"errors are the worst of {counts[0]} to {counts[-1]} draws of the inputs: verified trials have more "
+        "draws, and larger errors"
     )
 
 

@@ -345,8 +345,8 @@ class Schedule:
         for key, cache in (("own_cache_bytes", "the cores' own caches"), ("cache_bytes", "the last-level cache")):
             if small <= limits.get(key, 0) < large:
                 self._session.warn(
-                    f"the data of the best ({small / 1e6:.3g} MB) fit {cache} ({limits[key] / 1e6:.3g} MB), those of "
-                    f"the baseline ({large / 1e6:.3g} MB) do not: at other sizes the speedup differs; tune at the size "
+                    f"the data of the best ({small / 1e6:.3g} MB) fit {cache} ({limits[key] / 1e6:.3g} MB), the "
+                    f"baseline's ({large / 1e6:.3g} MB) do not: at other sizes the speedup differs; tune at the size "
                     "you will run (--size), or with --flush-cache on"
                 )
                 return

@@ -40,7 +40,7 @@ class TuneSettings:
         objectives: two or three objectives to search for the front of; the best trial is that of the first.
         maximise: whether to maximise the objective.
         constraints: limits on measured metrics that a feasible trial meets, such as ``energy_j <= 1.5``.
-        observers: names of further observers, besides those that objective and constraints need.
+        observers: names of further observers; objective and constraints add the observers that they need.
         restrict: allowed values by name of a parameter; others have all their values.
         penalty: score of an inaccurate trial: "hard", "linear" or "decay".
         alpha: slope of the linear penalty.

@@ -128,10 +128,7 @@ class Simulation:
         return tuple(range(_FIRST_CHECKPOINT, self.budget + 1, _CHECKPOINT_STEP)) or (self.budget,)
 
     def summary(self) -> list[dict[str, float]]:
-        """Return a row per checkpoint: distances of :meth:`filled_curves`, and shares of the runs.
-
-        The shares are those of runs at the optimum, and of runs without a feasible trial.
-        """
+        """Return a row per checkpoint: distances of :meth:`filled_curves`, and shares of runs by their result."""
         curves, without = self.filled_curves(), self.without_feasible()
         rows = []
         for point in self.checkpoints():

@@ -117,7 +117,7 @@ def tune_sizes(
         on_verification: called after a trial has run on further unseen inputs.
         on_warning: called once with each warning.
         command: the command line, kept in the run files.
-        overrides: fields of :class:`TuneSettings` that replace those of ``settings``.
+        overrides: fields of :class:`TuneSettings` that replace fields of ``settings``.
 
     Raises:
         MptuneError: something the user gave is wrong; the message names it.

@@ -63,7 +63,7 @@ def tune(
         on_verification: called after a trial has run on further unseen inputs.
         on_warning: called once with each warning, which the run file keeps; by default, issues a Python warning.
         command: the command line, kept in the run file.
-        overrides: fields of :class:`TuneSettings` that replace those of ``settings``.
+        overrides: fields of :class:`TuneSettings` that replace fields of ``settings``.
 
     Raises:
         MptuneError: something the user gave is wrong; the message names it.
