@@ -1,8 +1,8 @@
 """The error of every choice of types from one compilation: types are chosen at run time.
 
-An instrumented build is the ordinary template, rendered for the host with one type for all precision parameters, which
-holds a double and rounds to a type set at run time (``templates/prelude/traced.hpp``); policies are chosen likewise. Its
-results equal those of the real types, except for fused operations and the order of sums.
+An instrumented build is the ordinary template, rendered for the host with one type for all precision parameters: it
+holds a double and rounds to a type set at run time (``templates/prelude/traced.hpp``). Policies are chosen likewise.
+Its results equal those of the real types, except for fused operations and the order of sums.
 """
 
 from __future__ import annotations
