@@ -40,7 +40,7 @@ PARTS: Final[dict[str, tuple[Sequence[str], Sequence[str]]]] = {
     "accuracy": (("mptune/accuracy",), ("tests/accuracy",)),
     "objective": (("mptune/results/objective.py", "mptune/results/pareto.py"), ("tests/test_objective.py",)),
     "policy": (
-        ("mptune/measure/policy.py", "mptune/results/evidence.py", "mptune/results/unseen.py"),
+        ("mptune/measure/policy.py", "mptune/results/unseen.py"),
         ("tests/test_policy.py",),
     ),
     "finals": (

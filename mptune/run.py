@@ -1,4 +1,4 @@
-"""What a tuning run found: its trials, what it is, and the questions one asks of it."""
+"""A tuning run: its definition, its trials, and the results computed from them."""
 
 from __future__ import annotations
 
@@ -33,36 +33,35 @@ from mptune.store import RunFile, RunInfo, RunState
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Of a compiler's output, the line that says what is wrong; that its linker failed says nothing.
+#: The line of a compiler's output with the error, other than a failure of its linker.
 _ERROR: Final = re.compile(r"\berror\b(?!: ld returned)|\bundefined\b|isn't defined", re.IGNORECASE)
 _DIGITS: Final = re.compile(r"\d+")
 _SPEEDUP: Final = "speedup"
-#: The baseline beside itself.
+#: Speedup of the baseline.
 _SAME: Final = Ratio(1.0, 1.0, 1.0, LEAST_ROUNDS, 1.0)
-#: What warnings that say how far a result can be trusted have in common, among those about times and search spaces.
+#: Words of warnings about errors, among those about times and search spaces.
 _OF_TRUST: Final = re.compile(r"\b(errors?|trust|NaN)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Failures of one kind: their status, the message of the first in short, how many there are, and that first one."""
+    """Failures of one status and message."""
 
     status: Status
-    message: str
+    message: str  #: of the first, in short
     count: int
     first: Trial
 
 
 class Run:
-    """A run as it stands; nothing here changes after construction.
+    """A run at a point of time; immutable.
 
     Args:
-        info: what the run is.
-        trials: in the order of evaluation. Of several trials of one configuration (it was evaluated again
-            after the kernel or compiler had changed) the last counts.
-        state: how far it has come.
+        info: definition of the run.
+        trials: in the order of evaluation. The last trial of a configuration counts.
+        state: progress of the run.
         sources: rendered sources of some trials, without the prelude, by the JSON of their configuration.
-        name: name of its file without suffixes; by default that of the recording, or the kernel.
+        name: name of the file without suffix; by default that of the recording, or the kernel.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class Run:
 
     @classmethod
     def load(cls, path: str | Path) -> Run:
-        """Read a run file; a run may still be writing it.
+        """Read a run file, possibly while a run writes it.
 
         Raises:
             RunFileError: the file is missing, foreign, corrupt, half-written or of another version.
@@ -104,18 +103,18 @@ class Run:
         return f"Run({self.kernel} on {self.info.backend}, {self.evaluations} evaluations, {found})"
 
     def describe(self) -> Description:
-        """Return what the run found, as facts, tables and sentences, which every view of a run shows."""
+        """Return the description of the run that every view shows: facts, tables and remarks."""
         return describe(self)
 
     def _repr_html_(self) -> str:
         found = self.describe()
         return as_html(found.title, found.verdict if self.trials else "no valid trial", *found.tables)
 
-    # -- what was evaluated --------------------------------------------------------------------
+    # -- trials --------------------------------------------------------------------------------
 
     @property
     def kernel(self) -> str:
-        """Name of the kernel, or of the recording if that does not say."""
+        """Name of the kernel, or else of the recording."""
         return self.info.kernel or self.name
 
     @property
@@ -126,7 +125,7 @@ class Run:
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters as the run describes them, else as the values of its trials show."""
+        """The parameters as described in the run, or else derived from its trials."""
         if self.info.parameters:
             return tuple(parameter_of(p.name, p.values, p.kind) for p in self.info.parameters)
         return tuple(
@@ -139,7 +138,7 @@ class Run:
         """The search space of exactly the evaluated configurations.
 
         Raises:
-            SpaceFileError: there are none, or one of them lacks a parameter of the others or has another value.
+            SpaceFileError: there are none, or their parameters or values do not agree with the run's.
         """
         if not self.trials:
             raise SpaceFileError(f"{self.name}: the file records no configuration")
@@ -162,17 +161,17 @@ class Run:
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """Names of every metric some trial has, in order of appearance."""
+        """Names of the metrics of all trials, in order of appearance."""
         return tuple(dict.fromkeys(name for trial in self.trials for name in trial.measurement.metrics))
 
     @property
     def evaluations(self) -> int:
-        """How many configurations were evaluated, each counted once."""
+        """Number of evaluated configurations."""
         return len(self.trials)
 
     @property
     def why_no_baseline(self) -> str:
-        """Say which parameters may not have the baseline's values, as ``-p`` excludes them; empty if all may."""
+        """The parameters without the baseline's values, as ``-p`` excludes these, in words; empty if there are none."""
         fixed = self.info.baseline_values or {}
         offered = {p.name: p.values for p in self.info.parameters}
         excluded = [name for name, values in fixed.items() if name in offered and not {*values} & {*offered[name]}]
@@ -184,24 +183,24 @@ class Run:
 
     @property
     def baseline_evaluations(self) -> int:
-        """How many of the evaluated configurations have the baseline's types."""
+        """Number of evaluated configurations with the baseline's types."""
         fixed = self.info.baseline_values
         return sum(trial.configuration.is_among(fixed) for trial in self.trials) if fixed else 0
 
     @property
     def statuses(self) -> dict[str, int]:
-        """How many trials ended in each status that occurred."""
+        """Number of trials by status."""
         counts = Counter(trial.status for trial in self.trials)
         return {status.value: counts[status] for status in Status if counts[status]}
 
     @property
     def failures(self) -> tuple[Trial, ...]:
-        """The trials that gave no usable numbers; their messages say why."""
+        """The trials that are not valid; their messages say why."""
         return tuple(trial for trial in self.trials if not trial.is_valid)
 
     @property
     def failure_groups(self) -> tuple[FailureGroup, ...]:
-        """The failures by status and message, the most frequent first; messages may differ in their numbers."""
+        """The failures by status and message without its numbers, the most frequent first."""
         groups: dict[tuple[Status, str], list[Trial]] = {}
         for trial in self.failures:
             groups.setdefault((trial.status, _DIGITS.sub("#", in_short(trial.message))), []).append(trial)
@@ -213,11 +212,11 @@ class Run:
 
     @property
     def durations_s(self) -> dict[str, float]:
-        """How the wall time was spent in seconds, most first: by phase of the trials, and beside them.
+        """Wall time in seconds by phase of the trials, and beside them, longest first.
 
-        ``prepare`` is inputs, references and the start of the worker, ``search`` the strategy, ``verification`` what is
-        reported run on unseen inputs, ``lost`` what trials took that ended the worker, ``other`` the rest of the wall
-        time. What so many devices spent at the same time counts once.
+        ``prepare`` is inputs, references and the start of the worker, ``search`` the strategy, ``verification`` the
+        runs on unseen inputs, ``lost`` trials that ended the worker, ``other`` the rest. The times of trials are
+        divided by the number of devices.
         """
         state, devices = self.state, max(1, self.state.workers)
         spent = Counter({"prepare": state.prepare_s, "search": state.search_s, "verification": state.verify_s})
@@ -233,10 +232,10 @@ class Run:
         return tuple(dict.fromkeys((*self.state.warnings, *of_trials)))
 
     def doubts_about(self, trial: Trial) -> tuple[str, ...]:
-        """Return the warnings of the run and of a trial that say how far its error, or the result, can be trusted."""
+        """Return the warnings of the run and of a trial that concern the trust in its error or result."""
         return tuple(filter(_OF_TRUST.search, dict.fromkeys((*self.state.warnings, *trial.warnings))))
 
-    # -- what was found ------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------
 
     @cached_property
     def objective(self) -> Objective:
@@ -249,11 +248,10 @@ class Run:
 
     @cached_property
     def baseline(self) -> Trial | None:
-        """The best valid trial among the all-fp64, accurate ones; of equals the fastest.
+        """The best valid trial with all types fp64 and accurate functions; of ties the fastest.
 
-        Parameters other than types can change the numbers too, or be mistaken: a time is no baseline for others if it
-        is not of the work. So one whose error is above the threshold, on whatever input, is the baseline only where
-        nothing meets the threshold.
+        An inaccurate trial may do less work than required, through a mistake or another parameter. It is the baseline
+        only if no trial meets the threshold.
         """
         objective, finals, fixed = self.info.objective, self.state.finals, self.info.baseline_values or {}
         sign = 1.0 if objective.minimise else -1.0
@@ -274,18 +272,18 @@ class Run:
 
     @cached_property
     def best(self) -> Trial | None:
-        """The best feasible trial, by the first of several objectives; None if nothing is feasible.
+        """The best feasible trial by the first objective; None if nothing is feasible.
 
-        Of the trials that are as fast within :data:`~mptune.results.speedup.TIE`, as far as the finals can tell, it is
-        the simplest: of the fewest types, then of the least memory, then of the widest types.
+        Among trials that the finals tie within :data:`~mptune.results.speedup.TIE` it is the simplest: fewest types,
+        then least memory, then widest types.
         """
         return self.contenders[0] if self.contenders else None
 
     @cached_property
     def contenders(self) -> tuple[Trial, ...]:
-        """The best feasible trial and those that are as fast as far as the finals can tell, the simplest first.
+        """The best feasible trial and trials that the finals tie with it, the simplest first.
 
-        None of them is slower than the baseline.
+        None is slower than the baseline.
         """
         objective, finals = self.info.objective, self.state.finals
         fastest = objective.best(self.trials)
@@ -315,10 +313,10 @@ class Run:
 
     @cached_property
     def front(self) -> tuple[Trial, ...]:
-        """The feasible trials no other feasible one beats in every objective, the best of the first on top.
+        """The Pareto front of the feasible trials in all objectives, ordered by the first.
 
-        Of a single objective it is the front of that and the error. Of any metrics, and infeasible trials too:
-        :meth:`pareto`.
+        With a single objective it is the front of that and the error. :meth:`pareto` takes any metrics, and infeasible
+        trials too.
         """
         objective = self.info.objective
         metrics = objective.metrics if objective.also else (*dict.fromkeys((objective.metric, "error")),)
@@ -327,29 +325,29 @@ class Run:
 
     @property
     def trade_offs(self) -> tuple[Trial, ...]:
-        """The front that the run searched for: that of several objectives, else empty."""
+        """The front of several objectives; empty for a single one."""
         return self.front if self.info.objective.also else ()
 
     @property
     def reported(self) -> tuple[Trial, ...]:
-        """What the run is about: the best, the baseline and the front, each once."""
+        """The best trial, the baseline and the front, each once."""
         trials = (self.best, self.baseline, *self.trade_offs)
         return tuple({trial.configuration: trial for trial in trials if trial is not None}.values())
 
     @cached_property
     def closest(self) -> Trial | None:
-        """The valid but infeasible trial that exceeds the threshold or a constraint least, None if there is none."""
+        """The valid but infeasible trial of the least excess over threshold and constraints, or None."""
         return self.info.objective.closest([t for t in self.trials if not self.info.objective.is_feasible(t)])
 
     @property
     def feasible(self) -> int:
-        """How many trials are valid, within the threshold and satisfy every measured constraint."""
+        """Number of trials that are valid, within the threshold and satisfy every measured constraint."""
         return sum(self.info.objective.is_feasible(trial) for trial in self.trials)
 
     def speedup(self, trial: Trial) -> float:
-        """Return how many times faster than the baseline a trial is, NaN if unknown.
+        """Return the speedup of a trial over the baseline, NaN if unknown.
 
-        It is from the rounds that its interval is from (:meth:`speedup_interval`), or else of times of their own.
+        It is from the rounds of its interval (:meth:`speedup_interval`), or else the ratio of the trials' times.
         """
         if self.baseline is None or not trial.is_valid or not trial.time_ms > 0:
             return math.nan
@@ -362,7 +360,7 @@ class Run:
         return None if ratio is None else (ratio.low, ratio.high)
 
     def _ratio(self, trial: Trial) -> Ratio | None:
-        """Return how many times longer the baseline takes than a trial, if enough rounds timed both."""
+        """Return the ratio of the baseline's time to a trial's, if enough rounds timed both."""
         if self.baseline is None or not trial.is_valid:
             return None
         if trial.configuration == self.baseline.configuration:
@@ -378,9 +376,9 @@ class Run:
         return ratio is _SAME or self.state.finals.settles(baseline.configuration, trial.configuration)
 
     def speedup_text(self, trial: Trial, *, short: bool = False) -> str:
-        """Return the speedup in words: with its interval if that is known, a dash if it is not known itself.
+        """Return the speedup in words, with its interval if known; a dash if unknown.
 
-        A short text leaves it to the interval to show that a speedup is unsettled.
+        A short text does not have the word "unsettled".
         """
         speedup, interval = self.speedup(trial), self.speedup_interval(trial)
         if math.isnan(speedup):
@@ -392,11 +390,11 @@ class Run:
         return f"{speedup:.3g}x ({low:.3g} to {high:.3g}{settled})"
 
     def verified(self, trial: Trial) -> Verified | None:
-        """Return what unseen inputs said of a trial, None if it was not verified."""
+        """Return the result of a trial on unseen inputs, None if it was not verified."""
         return Verified.of(trial, self.info.objective)
 
     def objective_within(self, max_error: float | Mapping[str, float]) -> Objective:
-        """Return the objective with another threshold, whose names are as ``--max-error`` takes them.
+        """Return the objective with another threshold, with names as in ``--max-error``.
 
         Raises:
             UnknownNameError: no error of that name was measured.
@@ -416,21 +414,21 @@ class Run:
 
     @property
     def more_is_better(self) -> frozenset[str]:
-        """Names of the metrics of which more is better."""
+        """Names of the metrics whose larger values are better."""
         objective = self.info.objective
         return MORE_IS_BETTER - set(objective.metrics) if objective.minimise else MORE_IS_BETTER | {objective.metric}
 
     def pareto(
         self, metrics: Sequence[str] = ("time_ms", "error"), *, maximise: Sequence[str] = ()
     ) -> tuple[Trial, ...]:
-        """Return the valid trials no other one beats in every metric, the best of the first metric first.
+        """Return the Pareto front of the valid trials, ordered by the first metric.
 
-        A trial with a metric that is unknown or infinite is not among them.
+        Trials with an unknown or infinite metric are left out.
 
         Args:
             metrics: two or more names of metrics, ``speedup``, or the objective.
-            maximise: further metrics of which more is better, beside a maximised objective and those that always are
-                (:data:`~mptune.results.metric_expressions.MORE_IS_BETTER`).
+            maximise: metrics to maximise beside a maximised objective and
+                :data:`~mptune.results.metric_expressions.MORE_IS_BETTER`.
 
         Raises:
             UnknownNameError: no trial has a metric of that name.
@@ -462,10 +460,10 @@ class Run:
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row per trial, in the order of evaluation; the index is the number of the trial, from 1.
 
-        Columns: the parameters, ``status``, ``message``, ``feasible`` (missing where the error is not known), every
-        metric, ``speedup``. A metric or other column named like a parameter is prefixed with ``trial.``.
+        Columns are the parameters, ``status``, ``message``, ``feasible`` (missing if the error is unknown), every
+        metric and ``speedup``. Names that are also parameters have the prefix ``trial.``.
         """
-        import pandas as pd  # takes longer to import than everything else here
+        import pandas as pd  # slow to import
 
         parameters, objective = self.parameter_names, self.info.objective
         is_known = [trial.status is not Status.OK or not math.isnan(trial.error) for trial in self.trials]
@@ -483,7 +481,7 @@ class Run:
         return pd.DataFrame(columns, pd.RangeIndex(1, self.evaluations + 1, name="trial"))
 
     def summary(self) -> dict[str, Any]:
-        """Return the document ``mptune tune --json`` prints; a number that is not known is None."""
+        """Return the document that ``mptune tune --json`` prints; unknown numbers are None."""
         return json_document(
             {
                 **{fact.name: fact.value for fact in facts(self)},
@@ -501,7 +499,7 @@ class Run:
         )
 
     def pareto_document(self, metrics: Sequence[str] = ("time_ms", "error")) -> dict[str, Any]:
-        """Return the document ``mptune pareto --json`` prints.
+        """Return the document that ``mptune pareto --json`` prints.
 
         Raises:
             UnknownNameError: no trial has a metric of that name.
@@ -554,13 +552,13 @@ class Run:
 
 
 def in_short(message: str) -> str:
-    """Return the first line of a message and, of a compiler's output, the first error."""
+    """Return the first line of a message, with the first error in a compiler's output."""
     first, *others = message.strip().splitlines() or [""]
     return next((f"{first}: {line.strip()}" for line in others if _ERROR.search(line)), first)
 
 
 def json_document(values: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return nested plain values as JSON can hold them: None for NaN and infinities, lists for tuples."""
+    """Return nested values of JSON types: None for NaN and infinities, lists for tuples."""
     return {str(name): _json_safe(entry) for name, entry in values.items()}
 
 

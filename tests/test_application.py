@@ -519,7 +519,7 @@ def forgetful(run, size):
 
 class TestOutputsThatStayAsGiven:
     LINE = (
-        "no launch and no write in the steps of application power changes 'x': after a run the values are those it was "
+        "no launch and no write in the steps of application power changes 'x': a run returns the values that it was "
         "given"
     )
 

@@ -189,14 +189,14 @@ def test_stale_trials_are_set_aside_not_shown_and_come_back(tmp_path: Path, old:
     first = tune(own, settings(budget=3), output=path)
     own.write_text(original.replace(old, new))
     told: list[Progress] = []
-    with pytest.warns(UserWarning, match=f"^{what}.*: the run file's 3 trials of before are not used"):
+    with pytest.warns(UserWarning, match=f"^{what}.*: the run file's 3 earlier trials are not used"):
         edited = tune(own, settings(budget=2), output=path, resume=True, on_progress=told.append)
     assert not any(p.replayed for p in told)
     assert edited.state.stale == 3
     assert len(Run.load(path).trials) == 2
     own.write_text(original)
     told.clear()
-    with pytest.warns(UserWarning, match="2 trials of before"):
+    with pytest.warns(UserWarning, match="2 earlier trials"):
         again = tune(own, settings(budget=3), output=path, resume=True, on_progress=told.append)
     assert all(p.replayed for p in told)
     assert {t.configuration: t.time_ms for t in again.trials} == {t.configuration: t.time_ms for t in first.trials}
@@ -224,7 +224,8 @@ def test_trials_of_a_metric_are_used_again_only_if_it_has_a_version(kernel: Kern
         worst.version = version  # type: ignore[attr-defined]
         replayed, (warning,) = resumed()
         assert not any(replayed)
-        assert warning.startswith(f"version of metric worst was {before}, is {version}: the run file's 2 trials")
+        changed = f"version of metric worst was {before}, is {version}"
+        assert warning.startswith(f"{changed}: the run file's 2 earlier trials")
         assert resumed() == ([True] * 2, [])
 
 

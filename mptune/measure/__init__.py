@@ -1,1 +1,1 @@
-"""What turns configurations into trials."""
+"""Measurement: configurations become trials, on devices or out of a recording."""

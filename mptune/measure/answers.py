@@ -1,4 +1,4 @@
-"""The answer of an application in its widest types: the reference of one that has no other."""
+"""The outputs of an application in its widest types, as its reference if it has no other."""
 
 from __future__ import annotations
 
@@ -24,20 +24,19 @@ _Tunable = TypeVar("_Tunable", bound=Tunable)
 
 @dataclass(eq=False)
 class OwnAnswer:
-    """Runs an application in its widest types to make references of inputs.
+    """Runs an application in its widest types to make references.
 
-    ``announce`` is told "reference" when a run begins, and "inputs" when it has ended.
+    ``announce`` is called with "reference" when a run begins, and with "inputs" when it has ended.
     """
 
-    #: Two runs in the widest types, which may be fp32, may differ by the order of additions, not by more.
+    #: Maximum relative difference of two runs in the widest types (maybe fp32): the order of additions may vary.
     largest_difference: ClassVar[float] = 1e-6
 
     application: Application
     backend: Backend
     options: CompileOptions
     announce: Callable[[str], None] = lambda _: None
-    #: The configuration that ran before.
-    known: Configuration | None = None
+    known: Configuration | None = None  #: of the last run
 
     def __call__(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
         """Return the outputs in fp64."""
@@ -61,7 +60,7 @@ class OwnAnswer:
             flat = values.reshape(-1)
             what = f"of {flat.size} elements of its output {name!r}"
             unwritten, is_infinite = still_poisoned(flat).size, np.isinf(flat)
-            # An integer that is the pattern may be a result.
+            # An integer may equal the pattern by chance.
             if unwritten and (flat.dtype.kind == "f" or unwritten == flat.size):
                 raise KernelError(f"{application.called} never writes {unwritten} {what}")
             if is_infinite.any():
@@ -73,7 +72,7 @@ class OwnAnswer:
 
 
 def masked_remarks(tunable: Tunable, references: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
-    """Say of which outputs elements are not compared, as their reference is NaN: meant so, or by mistake."""
+    """Return remarks on outputs with elements that are not compared, as their reference is NaN."""
     is_own = isinstance(tunable.reference, OwnAnswer)
     where = "run in the widest types, which is the reference," if is_own else "reference"
     return tuple(
@@ -88,7 +87,7 @@ def with_reference(
     options: CompileOptions,
     announce: Callable[[str], None] = lambda _: None,
 ) -> _Tunable:
-    """Return an application that has its own answer for a reference, if it has no other; a kernel as it is."""
+    """Return an application with its own outputs as a reference, if it has none; a kernel unchanged."""
     if not isinstance(tunable, Application) or tunable.reference is not None:
         return tunable
     return tunable.changed(reference=OwnAnswer(tunable, backend, options, announce))

@@ -1,4 +1,4 @@
-"""A user's arrays as the inputs of a call, on the host or on a device, and its outputs as such arrays."""
+"""A user's arrays as inputs and outputs of a call, on the host or on a device."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mptune.errors import KernelError, MptuneError, UnknownNameError
 from mptune.kernel import Argument, Role, Sizes, Tunable
 from mptune.precision import Precision, holds_real_numbers
 
-#: The floating-point types every NumPy-like module has.
+#: The floating-point types of every NumPy-like module.
 _COMMON: Final = ("float64", "float32", "float16")
 
 
 def arrays_of(tunable: Tunable, sizes: Sizes, backend: Backend, given: Mapping[str, Any]) -> Arrays:
-    """Return the inputs of a call, checked against the declarations; on the device where one of them is."""
+    """Return the inputs of a call, checked against the declarations; on the device if any of them is."""
     declared = {argument.name: argument for argument in tunable.arguments if argument.is_input}
     for name in given:
         if name not in declared:
@@ -68,34 +68,34 @@ def _is_on_device(array: Any) -> bool:
 
 
 class Arrays(DataManager):
-    """NumPy's arrays as inputs, and outputs as such."""
+    """NumPy arrays as inputs and outputs."""
 
     def settle(self) -> None:
-        """Wait for what was asked of the device before: the user's streams are not the backend's."""
+        """Wait for the user's earlier work on the device, in streams that the backend does not know."""
 
     def fetch(self, buffer: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Return a new array of an output as it is stored."""
+        """Return an output in its type as a new array."""
         array = np.empty(shape, dtype)
         buffer.read(array)
         return array
 
     def all_finite(self, array: Any, *, or_nan: bool = False) -> bool:
-        """Whether an array has no infinity, and no NaN unless it may have that."""
+        """Whether an array has no infinity, and no NaN unless allowed."""
         if array.dtype.kind in "iub":
             return True
         xp, values = self._namespace_of(array), array.astype(np.float64)
         return bool((~xp.isinf(values) if or_nan else xp.isfinite(values)).all())
 
-    def _namespace_of(self, array: Any) -> Any:  # noqa: ARG002 - of one on a device it is the device's
+    def _namespace_of(self, array: Any) -> Any:  # noqa: ARG002 - used on devices
         return np
 
     def returned(self, array: Any, converted: bool) -> Any:
-        """Return an output as the user wants it: as it is, or floating-point numbers in fp64."""
+        """Return an output in its type, or floating-point numbers in fp64 if ``converted``."""
         return array.astype(np.float64) if converted and array.dtype.kind not in "iub" else array
 
 
 class _DeviceArrays(Arrays):
-    """Arrays of a NumPy-like module in a device's own memory. Types it lacks (bf16, fp8) go by way of the host."""
+    """Arrays of a NumPy-like module in device memory; types that it lacks (bf16, fp8) are converted on the host."""
 
     def __init__(
         self, tunable: Tunable, sizes: Sizes, inputs: Mapping[str, Any], backend: Backend, namespace: Any
@@ -135,7 +135,7 @@ class _DeviceArrays(Arrays):
             return self._namespace.asarray(array)
         if converted:
             return self._namespace.asarray(array.astype(np.float64))
-        # One of a type the module lacks is NumPy's.
+        # NumPy holds the types that the module lacks.
         return self._namespace.asarray(array) if _is_common(array.dtype) else array
 
 

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 
 class Evaluator(ABC):
-    """Turns configurations into trials; what is submitted comes back in the order in which it ends.
+    """Turns configurations into trials, in the order in which they end.
 
-    A failing configuration gives a trial with that status; only a mistake of the user's that affects every
-    configuration raises.
+    A failing configuration gives a trial with its status; only a mistake that affects every configuration raises.
     """
 
     #: Whether a strategy may compute while trials are measured, without disturbing them.
@@ -27,29 +26,29 @@ class Evaluator(ABC):
 
     @property
     def capacity(self) -> int:
-        """How many configurations may be under way now, at least 1."""
+        """Maximum number of configurations under way now, at least 1."""
         return 1
 
     @property
     def lead(self) -> int:
-        """How many configurations are worth asking for before the first of them is told: under way or prepared."""
+        """Number of configurations under way or prepared that keeps the devices busy."""
         return self.capacity
 
     @property
     @abstractmethod
     def under_way(self) -> int:
-        """How many configurations have been submitted and not come back."""
+        """Number of submitted configurations whose trials have not been returned."""
 
     def prepare(self, configuration: Configuration) -> None:  # noqa: B027 - optional
-        """Begin what can be done ahead for a configuration that is going to be submitted."""
+        """Begin work ahead for a configuration that will be submitted."""
 
     @abstractmethod
     def submit(self, configuration: Configuration) -> None:
-        """Begin to evaluate a configuration; only if there is room for it."""
+        """Begin to evaluate a configuration, within :attr:`capacity`."""
 
     @abstractmethod
     def finished(self) -> list[Trial]:
-        """Wait for one of the configurations under way; return its trial and those of all others that have ended.
+        """Wait for a configuration under way to end; return all trials that have ended.
 
         Raises:
             MptuneError: nothing more can be evaluated.
@@ -64,7 +63,7 @@ class Evaluator(ABC):
             while configuration not in ended:
                 for following in list(waiting)[: self.lead - self.under_way]:
                     self.prepare(following)
-                # A configuration that comes twice is evaluated twice, but not at the same time.
+                # A repeated configuration is evaluated again, but not at the same time.
                 while waiting and waiting[0] not in busy and self.under_way < self.capacity:
                     busy.add(waiting[0])
                     self.submit(waiting.popleft())
@@ -83,7 +82,7 @@ class Evaluator(ABC):
 
 
 class Replay(Evaluator):
-    """Answers with the trials of a run, which end as soon as they are submitted."""
+    """Returns the trials of a run, which end as soon as they are submitted."""
 
     def __init__(self, run: Run) -> None:
         self._name = run.name
@@ -92,17 +91,17 @@ class Replay(Evaluator):
 
     @property
     def under_way(self) -> int:
-        """How many trials have not been taken."""
+        """Number of trials not returned yet."""
         return len(self._ended)
 
     def submit(self, configuration: Configuration) -> None:
-        """Look a configuration up; a SpaceFileError says that the run has no trial of it."""
+        """Look a configuration up; raises SpaceFileError if the run has no trial of it."""
         trial = self._trials.get(configuration)
         if trial is None:
             raise SpaceFileError(f"{self._name} does not hold the configuration {configuration}")
         self._ended.append(trial)
 
     def finished(self) -> list[Trial]:
-        """Return the trials of what was submitted."""
+        """Return the trials of all submitted configurations."""
         ended, self._ended = self._ended, []
         return ended

@@ -1,4 +1,4 @@
-"""Evaluating one configuration on a device: compile, check the answer, time it, check again, look for damage."""
+"""Evaluation of one configuration on a device: compile, check, time, check again, look for damage."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ _STATUS: dict[type[MptuneError], Status] = {
     LaunchError: Status.LAUNCH_ERROR,
 }
 
-#: Seconds in which launches that take too long are repeated, at least once: longer than a time slice of the system's.
+#: Seconds for repeating a launch that took too long, at least once: longer than a time slice of the system.
 _RELAUNCHING_S: Final = 0.05
-#: Of the available memory, for the data of further draws that are kept, since every signature meets them.
+#: Maximum share of the available memory for keeping the data of further draws.
 _MEMORY_SHARE: Final = 0.25
-#: A draw that takes longer is kept on disk, also where it comes once.
+#: A draw that takes more seconds to make is cached on disk, even if used once.
 _SLOW_S: Final = 0.5
 
-#: Launches are queued for observers at least so many seconds at a time before they are waited for.
+#: Minimum duration of a batch of queued launches for observers, in seconds.
 _BATCH_S: Final = 0.1
 
 #: The phase of an instrumented run.
@@ -68,7 +68,7 @@ INSTRUMENTED: Final = "instrumented run"
 
 
 def metric_names(kernel: Tunable, metric: Metrics) -> tuple[str, ...]:
-    """Return the names of the metrics a trial of a kernel can have: those it always has, then those to be asked for."""
+    """Return the names of the metrics of a kernel's trials, metrics on request last."""
     always = [name for metrics, _ in ALWAYS_ON.values() for name in metrics]
     errors = [f"error.{name}" for name in judged([output.name for output in kernel.outputs], metric)]
     return (*always, *errors, *(name for kind in OBSERVERS.values() for name in kind.metrics))
@@ -76,7 +76,7 @@ def metric_names(kernel: Tunable, metric: Metrics) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One configuration to evaluate: its rendered source, and what is measured, by default everything."""
+    """One configuration to evaluate, with its rendered source and the plan of its measurement."""
 
     configuration: Configuration
     source: str
@@ -85,23 +85,23 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What a bench reports before the first evaluation."""
+    """The report of a bench before the first evaluation."""
 
     device: DeviceInfo
-    identity: str  #: device, compiler, versions and flags, as text; times compare only if it is equal
+    identity: str  #: device, compiler, versions and flags; times are comparable only if it is equal
     data_key: str  #: identity of inputs and references
-    facts: Mapping[str, Any]  #: what constraints may say of the device (:meth:`Device.facts`)
-    options: CompileOptions  #: with which any process compiles the very same binaries, without looking at the device
-    observers: tuple[str, ...] = ()  #: those that can measure here, of those asked for
-    unavailable: Mapping[str, str] = field(default_factory=dict)  #: why an observer, a metric of one, … is not, by name
-    remarks: tuple[str, ...] = ()  #: what a user should know of the error metrics, one line each
-    rounded: Mapping[str, Any] = field(default_factory=dict)  #: as of :func:`~mptune.data.rounded_inputs`
+    facts: Mapping[str, Any]  #: names that constraints can use (:meth:`Device.facts`)
+    options: CompileOptions  #: resolved, so that any process compiles the same binaries without the device
+    observers: tuple[str, ...] = ()  #: requested observers that can measure here
+    unavailable: Mapping[str, str] = field(default_factory=dict)  #: reasons by name of an observer, a metric, …
+    remarks: tuple[str, ...] = ()  #: on the error metrics, one line each
+    rounded: Mapping[str, Any] = field(default_factory=dict)  #: see :func:`~mptune.data.rounded_inputs`
     masked: tuple[str, ...] = ()  #: outputs whose reference has NaN
 
 
 @dataclass(slots=True)
 class _Clock:
-    """Wall time by phase; tells ``announce`` which phase is on, so that a crash can be placed."""
+    """Wall time by phase; ``announce`` is called with the name of each phase, so that a crash can be located."""
 
     announce: Callable[[str], None]
     durations_s: dict[str, float] = field(default_factory=dict)
@@ -123,14 +123,14 @@ class Outcome:
     status: Status = Status.OK
     message: str = ""
     errors: Mapping[str, float] = field(default_factory=dict)  #: by metric
-    digest: tuple[int, ...] = ()  #: checksums of the outputs; equal outputs need not be compared again
-    masked: tuple[str, ...] = ()  #: outputs with elements that were not compared, as their reference is NaN
+    digest: tuple[int, ...] = ()  #: checksums of the outputs; equal outputs are not compared again
+    masked: tuple[str, ...] = ()  #: outputs with elements whose reference is NaN
 
 
 class Comparison:
     """Compares the outputs of configurations of one kernel or application.
 
-    ``no_arrays`` says why the device's arrays cannot be computed with though it has some; empty otherwise.
+    ``no_arrays`` is the error of the device's array module; empty if it works or if there is none.
     """
 
     def __init__(self, tunable: Tunable, backend: Backend, memory: Memory, metrics: Metrics) -> None:
@@ -138,9 +138,9 @@ class Comparison:
         self._memory = memory
         self._metrics = metrics
         by_output = judging([output.name for output in tunable.outputs], metrics)
-        #: Outputs whose metrics are not a user's.
+        #: Outputs with bundled metrics only.
         self._anywhere = {name: own for name, own in by_output.items() if all(m.is_bundled for m in own)}
-        #: By data and output, what metrics computed of a reference alone.
+        #: Values that metrics computed from references alone, by data and output.
         self._known: weakref.WeakKeyDictionary[DataManager, dict[str, dict[Any, Any]]] = weakref.WeakKeyDictionary()
         self.no_arrays = ""
         if memory.namespace is not None:
@@ -148,12 +148,12 @@ class Comparison:
                 for metric in dict.fromkeys(metric for own in self._anywhere.values() for metric in own):
                     rehearse(memory.namespace, metric)
             except Exception as error:
-                # A module that compiles what it computes fails in as many ways as there are installations.
+                # A module that compiles its kernels raises errors of many types.
                 memory.namespace = None
                 self.no_arrays = f"{type(error).__name__}: {error}"
 
     def outcome(self, buffers: Buffers, known: Outcome | None = None) -> Outcome:
-        """Compare the outputs as they are now, unless they are those of an outcome that is known."""
+        """Compare the present outputs; return ``known`` if they are unchanged since."""
         outputs = buffers.program.tunable.outputs
         digest = tuple(self._memory.checksum(buffers.places[output.name]) for output in outputs)
         if known is not None and known.digest == digest:
@@ -161,7 +161,7 @@ class Comparison:
         try:
             outcome = self._compared(buffers, self._pair)
         except MemoryError:
-            # The device holds the data but not what it takes to compare them.
+            # The device has no room for the comparison beside the data.
             outcome = self._compared(buffers, self._host_pair)
         return dataclasses.replace(outcome, digest=digest)
 
@@ -175,7 +175,7 @@ class Comparison:
         ]
         if missing:
             return Outcome(Status.UNWRITTEN, f"the kernel never wrote {', '.join(missing)}")
-        # A signalling NaN that a kernel copied from beyond a buffer is no reason to warn.
+        # A signalling NaN, copied from beyond a buffer, needs no warning of NumPy.
         with np.errstate(invalid="ignore"):
             result = evaluate_outputs(outputs, data.references, self._metrics, data.inputs)
         if result.non_finite or result.is_nan:
@@ -184,10 +184,10 @@ class Comparison:
         return Outcome(errors=result.metrics, masked=masked)
 
     def _pair(self, buffers: Buffers, name: str) -> Pairs:
-        """Return an output beside its reference, valid up to the next launch: on the device where it can be compared.
+        """Return an output beside its reference, valid up to the next launch, on the device if possible.
 
-        It is compared on the host where the device has no arrays to compute with, the error metric is a user's, doubles
-        do not hold the values, or there is no room for the reference.
+        Else on the host: without an array module, with a user's error metric, for values that doubles cannot hold, or
+        without room for the reference.
         """
         stored, values = buffers.program.dtype_of(name), buffers.data.references[name]
         if self._memory.namespace is not None and name in self._anywhere and can_decode(stored):
@@ -200,7 +200,7 @@ class Comparison:
 
     def _host_pair(self, buffers: Buffers, name: str) -> Pairs:
         stored, values = buffers.program.dtype_of(name), buffers.data.references[name]
-        # A user's metric may write to what it is given; others need no copy.
+        # A user's metric may write to its arguments, so it needs a copy.
         seen = buffers.places[name].seen() if name in self._anywhere else None
         output = buffers.stored(name) if seen is None else seen.view(stored).reshape(values.shape)
         return Pairs.of(output, values, self._known.setdefault(buffers.data, {}).setdefault(name, {}))
@@ -211,9 +211,9 @@ class Comparison:
 
 
 class Observation:
-    """The observers of one bench: ``names`` of those that can measure here.
+    """The observers of one bench.
 
-    ``unavailable`` says, by name, why an observer or a metric of one is not available here.
+    ``names`` are the available observers; ``unavailable`` has the reasons for others, by name of an observer or metric.
     """
 
     def __init__(self, names: Iterable[str], target: Target, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -253,11 +253,11 @@ class Observation:
     def _steadily(
         self, observers: Sequence[Observer], context: LaunchContext, program: Program, buffers: Buffers
     ) -> dict[Observer, Mapping[str, float]]:
-        """Launch without a pause for as long as these observers need, and restore alone where launches need that."""
-        batch = 1  # grows until it lasts long enough; launch times do not tell what it takes to launch
+        """Launch without a pause for as long as observers need; then only restore buffers, to discount that."""
+        batch = 1  # grows until it lasts long enough; launch times exclude the overhead of a launch
 
         def repeat(seconds: float, *, launches: bool = True) -> int:
-            """Run batches for at least so long, and one; return of how many launches or restorations."""
+            """Run batches for at least this long, and at least one; return the number of launches or restorations."""
             nonlocal batch
             done, now_s = 0, self._clock()
             until_s = now_s + seconds
@@ -293,9 +293,9 @@ class Observation:
 
 
 class Bench:
-    """Evaluates configurations of one kernel on one device, in this very process.
+    """Evaluates configurations of one kernel on one device, in this process.
 
-    ``metric`` replaces the kernel's own error metrics; ``announce`` is told the name of each phase as it begins.
+    ``metric`` replaces the kernel's own error metrics; ``announce`` is called with the name of each phase.
     """
 
     def __init__(
@@ -319,7 +319,7 @@ class Bench:
         self._announce = announce
         #: Programs that stay loaded, by configuration; None where they are unloaded after each trial.
         self._kept: dict[Configuration, Program] | None = None
-        #: What the comparison of its outputs gave last, on the usual data, by configuration.
+        #: Latest outcomes on the first draw, by configuration.
         self._outcomes: dict[Configuration, Outcome] = {}
         self._data = DataManager(kernel, sizes, seed=seed)
         self.sizes = self._data.sizes
@@ -332,7 +332,7 @@ class Bench:
         self._drawn: dict[Draw, DataManager] = {}
         start = time.perf_counter()
         references = self._data.references
-        #: When the first draw was made, how long the slowest took, and how long others have been made and run since.
+        #: When the first draw was made, the seconds of the slowest draw, and the seconds spent on further draws.
         self._made_at = time.perf_counter()
         self._making_s = self._made_at - start
         self._drawing_s = 0.0
@@ -362,11 +362,11 @@ class Bench:
         )
 
     def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:
-        """Return the trial of a configuration, timed by the own plan or another; a failure becomes its status."""
+        """Return the trial of a configuration, timed by this plan or the bench's; a failure becomes its status."""
         return self._guarded(request, lambda clock: self._evaluate(request, plan or self._plan, clock))
 
     def make(self, draw: Draw) -> None:
-        """Make inputs and references of a further draw, unless they are here."""
+        """Make inputs and references of a further draw, unless they are kept."""
         self._announce("inputs")
         made = self._data_of(draw)
         if draw.stream is Stream.UNSEEN and made.has_inputs_of(self._data):
@@ -376,7 +376,7 @@ class Bench:
             )
 
     def _data_of(self, draw: Draw) -> DataManager:
-        """Return inputs and references of a further draw; those of the search are kept while memory lasts."""
+        """Return inputs and references of a further draw; draws of the search are kept while memory lasts."""
         if draw not in self._drawn:
             kept = {known: data for known, data in self._drawn.items() if known.stream is Stream.SEARCH}
             arrays = (array for data in kept.values() for array in (*data.inputs.values(), *data.references.values()))
@@ -386,13 +386,13 @@ class Bench:
             start = time.perf_counter()
             caches = draw.stream is Stream.SEARCH or self._making_s > _SLOW_S
             data = DataManager(self.kernel, self.sizes, seed=self._seed, budget_bytes=0, draw=draw, caches=caches)
-            _ = data.inputs, data.references  # made when they are first asked for
+            _ = data.inputs, data.references  # made on first access
             self._making_s = max(self._making_s, time.perf_counter() - start)
             self._drawn[draw] = data
         return self._drawn[draw]
 
     def check_on(self, request: Request, draw: Draw) -> Trial:
-        """Return the trial of a configuration on a further draw that has been made: its errors there."""
+        """Return the trial of a configuration on a further draw: its errors on this draw alone."""
 
         def check(clock: _Clock) -> Trial:
             with self._loaded(request, clock) as program:
@@ -404,7 +404,7 @@ class Bench:
         return self._guarded(request, check)
 
     def launches(self, request: Request) -> tuple[Launched, ...]:
-        """Run an application and return what it launches, each kind of launch once."""
+        """Run an application and return its distinct launches."""
         with self._loaded(request, _Clock(self._announce)) as program:
             buffers = self.memory.bind(program, self._data)
             buffers.restore()
@@ -414,7 +414,7 @@ class Bench:
             return tuple(program.launched)
 
     def traced(self, request: Request) -> Trial:
-        """Return the trial of a configuration that an instrumented build has run on the host: errors alone."""
+        """Return the errors of a configuration in an instrumented build on the host, as a trial."""
 
         def run(clock: _Clock) -> Trial:
             with clock.phase(INSTRUMENTED):
@@ -426,20 +426,20 @@ class Bench:
 
     @cached_property
     def _instrument(self) -> Instrument:
-        from mptune.measure.instrument import Instrument  # for the few runs that ask for it
+        from mptune.measure.instrument import Instrument  # rarely needed
 
         flags = self._options.flags
         return Instrument(self.kernel, self.sizes, metric=self._metrics, flags=flags, data=self._data)
 
     def is_usable(self, trial: Trial) -> bool:
-        """Whether the device can still be used after a trial: a kernel may have damaged it, or anything in memory."""
+        """Whether the device is still usable after a trial: a kernel may have damaged it, or memory."""
         if trial.status is Status.LAUNCH_ERROR:
             return self.backend.device.is_usable()
         return trial.status is not Status.CORRUPT
 
     @contextmanager
     def keeping_loaded(self) -> Iterator[None]:
-        """Unload programs at the end of a block instead of after each trial: for configurations that come again."""
+        """Unload programs at the end of a block instead of after each trial."""
         self._kept = {}
         try:
             yield
@@ -457,13 +457,12 @@ class Bench:
     # -- one configuration ---------------------------------------------------------------------
 
     def _guarded(self, request: Request, evaluate: Callable[[_Clock], Trial]) -> Trial:
-        """Return the trial of an evaluation; a failure becomes its status and message."""
         clock = _Clock(self._announce)
         try:
             try:
                 trial = evaluate(clock)
             except MemoryError:
-                # Buffers kept for other configurations are freed before this one counts as too large.
+                # A configuration is too large only if it exceeds memory without buffers of others.
                 self.memory.free()
                 trial = evaluate(clock)
         except MptuneError as error:
@@ -472,15 +471,15 @@ class Bench:
             status, message = Status.OUT_OF_MEMORY, f"host memory ran out: {error}"
         else:
             if trial.status is Status.CORRUPT:
-                # What else it has overwritten is not known: everything is uploaded anew.
+                # Any buffer may be overwritten, so all are uploaded again.
                 self.memory.free()
             return trial
         return Trial(request.configuration, status, message, Measurement(durations_s=clock.durations_s))
 
     @contextmanager
     def _loaded(self, request: Request, clock: _Clock) -> Iterator[Program]:
-        """Compile and load a configuration for a block, or for longer where programs are kept."""
-        # Not by the source: configurations of one source may differ in grid and block.
+        """Compile and load a configuration for a block, or for longer in :meth:`keeping_loaded`."""
+        # By configuration, as configurations of one source may differ in grid and block.
         kept = {} if self._kept is None else self._kept
         with clock.phase("compile"):
             if request.configuration not in kept:
@@ -511,7 +510,7 @@ class Bench:
                 warnings += self._unchanged(buffers)
             with clock.phase("transfer"):
                 damage = "; ".join(self.memory.damage(buffers))
-            if damage:  # outputs may be of other inputs than those that were meant
+            if damage:  # the inputs of the last launches are unknown
                 trial = dataclasses.replace(trial, status=Status.CORRUPT, message=damage)
             trial = self._on_further_draws(request, program, dataclasses.replace(trial, warnings=warnings), clock)
             return trial.with_measurement(durations_s=clock.durations_s)
@@ -569,7 +568,7 @@ class Bench:
         return trial(Status.UNSTABLE, f"the results differ from launch to launch: {difference}")
 
     def _check(self, program: Program, buffers: Buffers, clock: _Clock) -> tuple[Outcome, float]:
-        """Launch once on poisoned outputs and compare them; return milliseconds of the launch, too."""
+        """Launch once on poisoned outputs; return the outcome and the milliseconds of the launch."""
         with clock.phase("transfer"):
             buffers.poison()
         launch_ms = self._launched_ms(program, buffers, clock)
@@ -586,7 +585,7 @@ class Bench:
             return program.run(buffers)
 
     def _relaunched_ms(self, program: Program, buffers: Buffers, limit_ms: float, clock: _Clock) -> float:
-        """Return the shortest launch, until one is within a limit: the first may be slow, or the machine busy."""
+        """Return the shortest of repeated launches: the first may be slow, or the machine busy."""
         start, shortest_ms = time.perf_counter(), math.inf
         while shortest_ms > limit_ms and (shortest_ms == math.inf or time.perf_counter() - start < _RELAUNCHING_S):
             shortest_ms = min(shortest_ms, self._launched_ms(program, buffers, clock))
@@ -595,9 +594,9 @@ class Bench:
     def _timed(
         self, program: Program, buffers: Buffers, plan: TimingPlan, best_ms: float, clock: _Clock
     ) -> tuple[float, ...]:
-        """Return the times of launches, each on restored data and with the caches as the plan wants them."""
+        """Return the times of launches, each on restored data, with caches emptied if the plan says so."""
         with clock.phase("transfer"):
-            # Before the launches that warm up: those that are timed find the caches as one of their kind leaves them.
+            # Before the warm-up, so that a launch leaves the caches for the timed launches.
             buffers.poison()
         with clock.phase("timing"):
 
@@ -611,7 +610,7 @@ class Bench:
             return repeat_launches(launch, plan, best_ms=best_ms)
 
     def _unchanged(self, buffers: Buffers) -> tuple[str, ...]:
-        """Say which outputs of an application no run has changed, this one included: its steps may forget them."""
+        """Return remarks on outputs of an application that no run has changed: its steps may forget them."""
         checksum, pristine = self.memory.checksum, buffers.pristine
         self._as_given = {
             name
@@ -623,17 +622,17 @@ class Bench:
         names = ", ".join(repr(o.name) for o in self.kernel.outputs if o.name in self._as_given)
         return (
             f"no launch and no write in the steps of {self.kernel.called} changes {names}: "
-            "after a run the values are those it was given",
+            "a run returns the values that it was given",
         )
 
     # -- further draws -------------------------------------------------------------------------
 
     def _on_further_draws(self, request: Request, program: Program, trial: Trial, clock: _Clock) -> Trial:
-        """Return a trial after its configuration ran on those further draws of the search there is time for."""
+        """Return a trial after further draws of the search, as many as time allows."""
         if trial.status is not Status.OK or request.plan.known or request.plan.draws < 2:
             return trial
         found: list[Mapping[str, float]] = []
-        # What it takes is told apart from what the first draw took.
+        # Phases of further draws are separate from those of the first draw.
         inner = _Clock(self._announce)
         for draw in (Draw(Stream.SEARCH, number) for number in range(1, request.plan.draws)):
             start = time.perf_counter()
@@ -661,7 +660,7 @@ class Bench:
         return with_draws(trial, found)
 
     def _other_masks(self, outcome: Outcome) -> tuple[str, ...]:
-        """Say which outputs have NaN in the reference of a further draw though not in that of the first."""
+        """Return remarks on outputs with NaN in the reference of a further draw, but not of the first."""
         return tuple(
             f"elements of output {name!r} are NaN in the references of some draws, though not in that of the first, "
             "and are not compared there"

@@ -23,39 +23,38 @@ from mptune.errors import OutOfMemoryError
 from mptune.kernel import Argument, Role
 from mptune.measure.program import Program
 
-#: Least bytes of a guard zone: a few rows of most matrices, and a multiple of every alignment a backend promises.
+#: Minimum size of a guard zone in bytes: a few rows of most matrices, and a multiple of every backend's alignment.
 GUARD_BYTES: Final = 1 << 14
 #: Neighbouring allocations have different guard patterns, so that a copy from one zone to another shows.
 _guards = itertools.cycle(range(1, 8))
 
-#: Words that are summed at a time on the host, which fit a core's cache.
+#: Words summed at a time on the host, which fit a core's cache.
 _HOST_WORDS: Final = 1 << 14
-#: Bytes that are summed, or read to be summed, at a time.
+#: Bytes read and summed at a time.
 _SUMMED_BYTES: Final = 1 << 25
-#: Parts of a checksum are combined with powers of this; odd, so that no part vanishes.
+#: Factor between the parts of a checksum; odd, so that no part vanishes.
 _FACTOR: Final = 0x9E3779B97F4A7C15
-#: An address is reported by the nearest buffer within this distance: that of a 32-bit index of doubles.
+#: Maximum distance in bytes of an address from its nearest buffer: that of a 32-bit index of doubles.
 _NEAR_BYTES: Final = 1 << 34
-#: Bytes of a pattern that are written; the device copies them on to the rest of a buffer.
+#: Bytes of a pattern to upload; the device copies them to the rest of a buffer.
 _SEED_BYTES: Final = 1 << 16
 
 
 @functools.lru_cache(maxsize=128)
 def _guard(nbytes: int, dtype: np.dtype[Any], number: int) -> NDArray[np.uint8]:
-    """Return the content of a guard zone: NaNs that show in a result, or random integers."""
     if dtype.kind in "iu":
         return np.random.default_rng((number, nbytes)).integers(0, 256, nbytes, dtype=np.uint8)
     pattern = poison_pattern(dtype)
-    # Not the poison pattern itself; types of 8 bits have hardly another NaN than the negative one.
+    # A NaN other than the poison pattern; for types of 8 bits, the negative NaN.
     own = pattern ^ (number if dtype.itemsize > 1 else 0x80)
     return np.full(nbytes // dtype.itemsize, own, pattern.dtype).view(np.uint8)
 
 
 class GuardedBuffer:
-    """Device memory between two guard zones: ``data`` is the part a kernel is given, of ``nbytes`` altogether."""
+    """Device memory of ``nbytes``: ``data``, which is passed to kernels, between two guard zones."""
 
     def __init__(self, backend: Backend, nbytes: int, dtype: np.dtype[Any]) -> None:
-        # The zone behind it ends where a page does: on the host nothing beyond that can be written to.
+        # The rear zone ends with a page; on the host a guard page follows.
         after = GUARD_BYTES + -nbytes % GUARD_BYTES
         self._whole: Final = backend.device.allocate(GUARD_BYTES + nbytes + after)
         self._itemsize: Final = dtype.itemsize
@@ -64,7 +63,7 @@ class GuardedBuffer:
         self._before: Final = self._whole.part(0, GUARD_BYTES)
         self._after: Final = self._whole.part(GUARD_BYTES + nbytes, after)
         number = next(_guards)
-        #: The data whose values it holds, if it is only read, and the checksum of these values.
+        #: The source of a read-only buffer's values, and their checksum.
         self.holds: Callable[[], DataManager | None] = lambda: None
         self.checksum = 0
         self._intact: Final = {zone: _guard(zone.nbytes, dtype, number) for zone in (self._before, self._after)}
@@ -72,7 +71,7 @@ class GuardedBuffer:
             zone.write(words)
 
     def overrun(self) -> str:
-        """Say what was written into the zones since they were made, empty for nothing."""
+        """Return a message on writes to the zones; empty if there were none."""
         before, after = self._changed(self._before), self._changed(self._after)
         if after.size:
             element = (self.data.nbytes + int(after[0])) // self._itemsize
@@ -103,21 +102,21 @@ class Buffers:
 
     program: Program
     data: DataManager
-    passed: tuple[LaunchArgument, ...]  #: buffers and scalars in the order of a kernel's signature
+    passed: tuple[LaunchArgument, ...]  #: buffers and scalars in the order of the kernel's signature
     memory: Mapping[str, Buffer]
     scalars: Mapping[str, float | int]  #: rounded to their types
     constants: Mapping[str, NDArray[Any]]  #: the content of constant memory
-    places: Mapping[str, Buffer]  #: the buffers after the latest run, in which steps may have swapped some
-    pristine: Mapping[str, Buffer]  #: from which inout buffers are restored; empty where launches do not repeat
+    places: Mapping[str, Buffer]  #: the buffers after swaps of the latest run
+    pristine: Mapping[str, Buffer]  #: initial values of inout buffers; empty if launches do not repeat
     held: _Held
 
     def restore(self) -> None:
-        """Give every inout buffer its initial values back."""
+        """Restore the initial values of every inout buffer."""
         for name, original in self.pristine.items():
             self.memory[name].copy_from(original)
 
     def poison(self) -> None:
-        """Fill buffers without initial values with the poison pattern, so that an element never written shows."""
+        """Fill buffers without initial values with the poison pattern, to detect elements never written."""
         for argument in self.program.tunable.arguments:
             if argument.role is Role.OUT:
                 buffer, dtype = self.memory[argument.name], self.program.dtype_of(argument.name)
@@ -142,17 +141,17 @@ class Buffers:
         }
 
     def overruns(self) -> list[str]:
-        """Say what launches wrote outside the buffers."""
-        # An inout buffer is there twice.
+        """Return messages on writes outside the buffers."""
+        # An inout buffer is held twice.
         found = {name: overrun for (name, _, _), guarded in self.held.items() if (overrun := guarded.overrun())}
         return [f"the kernel wrote out of bounds of {name!r}: {overrun}" for name, overrun in found.items()]
 
 
 class Memory:
-    """Keeps buffers in every type on a device within a budget, the least recently used ones leaving first.
+    """A least-recently-used cache of buffers in every type on a device.
 
-    What one configuration needs is always allowed. Where launches repeat on the same data, initial values are kept, and
-    read-only buffers have a checksum.
+    The buffers of a single configuration may exceed the budget. If launches repeat on the same data, initial values are
+    kept, and read-only buffers have a checksum.
     """
 
     def __init__(self, backend: Backend, budget_bytes: int = 0, *, repeats: bool = False) -> None:
@@ -160,11 +159,11 @@ class Memory:
         self._budget_bytes = budget_bytes
         self._repeats = repeats
         self._buffers: OrderedDict[_Key, GuardedBuffer] = OrderedDict()
-        #: Computes with arrays on the device; None where the host does.
+        #: Array module of the device; None for NumPy on the host.
         self.namespace = backend.device.array_namespace() if repeats else None
 
     def bind(self, program: Program, data: DataManager) -> Buffers:
-        """Return the arguments of a configuration; a read-only buffer that holds these data is not uploaded again."""
+        """Return the arguments of a configuration; read-only buffers of the same data are not uploaded again."""
         held, passed = _Held(), list[LaunchArgument]()
         memory, pristine = dict[str, Buffer](), dict[str, Buffer]()
         scalars, constants = dict[str, float | int](), dict[str, NDArray[Any]]()
@@ -190,7 +189,7 @@ class Memory:
         return Buffers(program, data, tuple(passed), memory, scalars, constants, memory, pristine, held)
 
     def damage(self, buffers: Buffers) -> list[str]:
-        """Say what launches wrote outside the buffers, or into one that is only read."""
+        """Return messages on writes outside the buffers, or to read-only buffers."""
         found = buffers.overruns()
         for key, guarded in buffers.held.items():
             name, _, purpose = key
@@ -207,7 +206,7 @@ class Memory:
         return found
 
     def reference(self, buffers: Buffers, output: str) -> Buffer | None:
-        """Return a reference on the device; None if there is no room beside the arguments."""
+        """Return a reference on the device; None without room beside the arguments."""
         values = buffers.data.references[output]
         key = (output, "", "reference")
         try:
@@ -217,7 +216,7 @@ class Memory:
         return self._filled(key, values, buffers.data, buffers.held)
 
     def nearest(self, address: int) -> str:
-        """Say how far from which buffer an address lies, empty if far from all; where buffers have addresses."""
+        """Return the distance of an address from its nearest buffer in words; empty if far, or without addresses."""
         places: list[tuple[int, str]] = []
         for (name, _, _), guarded in self._buffers.items():
             if isinstance(guarded.data, AddressBuffer):
@@ -228,12 +227,12 @@ class Memory:
         return place if distance < _NEAR_BYTES else ""
 
     def free(self) -> None:
-        """Give all device memory back; what is bound next is uploaded again."""
+        """Free all device memory."""
         for key in list(self._buffers):
             self._drop(key)
 
     def checksum(self, buffer: Buffer) -> int:
-        """Return a sum of all words of a buffer, each by its place, modulo 2^64: a change of a single one shows."""
+        """Return the weighted sum of all words of a buffer modulo 2^64, which changes with any single word."""
         weights, rest = _weights(self.namespace), np.empty(buffer.nbytes % 8, np.uint8)
         in_words = buffer.nbytes - rest.size
         if rest.size:
@@ -247,7 +246,6 @@ class Memory:
         return total
 
     def _words(self, buffer: Buffer) -> Any:
-        """Return a buffer as an array where it can be computed with, on the device or the host."""
         if self.namespace is not None:
             return self._backend.device.array(buffer, np.dtype(np.uint64))
         there = buffer.seen()
@@ -267,7 +265,6 @@ class Memory:
         return self._used(key, held).data
 
     def _filled(self, key: _Key, values: NDArray[Any], data: DataManager, held: _Held) -> Buffer:
-        """Return a read-only buffer that holds these values, which are of some data."""
         guarded = self._used(key, held)
         if guarded.holds() is not data:
             self._upload(guarded.data, values)
@@ -288,7 +285,7 @@ class Memory:
             self._backend.device.array(buffer, values.dtype)[:] = values.reshape(-1)
 
     def _provide(self, key: _Key, nbytes: int, dtype: np.dtype[Any], held: _Held, *, is_optional: bool = False) -> None:
-        """Allocate a buffer unless it is there; an optional one does not exceed the budget."""
+        """Allocate a buffer unless it exists; an optional buffer must fit the budget."""
         if key in self._buffers and self._buffers[key].data.nbytes == nbytes:
             return
         self._drop(key)
@@ -300,7 +297,7 @@ class Memory:
         except OutOfMemoryError:
             if is_optional:
                 raise
-            # Buffers kept for other configurations are freed before this one counts as too large.
+            # A buffer is too large only if it exceeds memory without those of other configurations.
             self._make_room(nbytes, held, 0)
             self._buffers[key] = GuardedBuffer(self._backend, nbytes, dtype)
 
@@ -319,7 +316,7 @@ class Memory:
 
 @functools.lru_cache(maxsize=2)
 def _weights(namespace: Any) -> Any:
-    """Return weights of words in a checksum: odd, so that no change of one word vanishes."""
+    """Return the weights of words in a checksum: odd, so that a change of one word never vanishes."""
     count = _HOST_WORDS if namespace is None else PIECE
     return (namespace or np).arange(1, 2 * count, 2, dtype=np.uint64)
 

@@ -1,4 +1,4 @@
-"""Evaluation on devices, in worker processes that are replaced when a kernel brings them down."""
+"""Evaluation on devices, in worker processes that are replaced when a kernel ends them."""
 
 from __future__ import annotations
 
@@ -38,13 +38,9 @@ from mptune.space.configuration import Configuration
 class DeviceEvaluator(Evaluator):
     """Evaluates configurations of one kernel, on one device or several that are alike.
 
-    Args:
-        metric: error metric instead of the kernel's own.
-        objective: decides which configurations are timed, and how closely.
-        draws: draws of the inputs on which errors are measured.
-        compilers: compilations at a time, ahead of the evaluations; 0 for none but the worker's own.
-        workers: devices of this machine, one worker process for each.
-        pool: makes another pool than that of this machine; ``workers`` and ``compilers`` are then ignored.
+    ``metric`` replaces the kernel's own. ``objective`` decides which configurations are timed, and how closely; errors
+    are measured on ``draws`` draws of the inputs. ``compilers`` compilations run ahead of the evaluations; with 0 only
+    the worker compiles. Each of ``workers`` uses one device of this machine; ``pool`` makes another pool instead.
     """
 
     def __init__(
@@ -69,7 +65,7 @@ class DeviceEvaluator(Evaluator):
         self._sizes = sizes
         self._flags = tuple(flags)
         chosen = metric if metric is not None else kernel.metric
-        #: Names of the error metrics without a version: no trial measured with one has the same key in another run.
+        #: Names of the error metrics without a version, with which keys differ from run to run.
         self.unversioned_metrics = unversioned(chosen)
         self._metric = metric_identity(chosen) + (f" {uuid.uuid4().hex}" if self.unversioned_metrics else "")
         self.limits = limits or Limits()
@@ -86,18 +82,18 @@ class DeviceEvaluator(Evaluator):
         )
         self._pool = Pool(self._job, self.limits, workers, compilers) if pool is None else pool(self._job, self.limits)
         self.may_overlap = self._pool.may_overlap
-        #: Rendered sources of the configurations that are prepared.
+        #: Rendered sources of prepared configurations.
         self._sources: dict[Configuration, str] = {}
-        #: Keys of the configurations under way, and their trials as they end.
+        #: Keys of the configurations under way, and their finished trials.
         self._under_way: dict[Configuration, str] = {}
         self._ended: queue.SimpleQueue[Future[Trial]] = queue.SimpleQueue()
 
     def start(self) -> Ready:
-        """Start the workers if they are not running and return what they report of their device."""
+        """Start the workers if they are not running and return their report."""
         return self._pool.start()
 
     def key_of(self, configuration: Configuration) -> str:
-        """Return the key a trial of this configuration has under the present conditions."""
+        """Return the key of a configuration's trial under the present conditions."""
         try:
             return self._key(*self._source_and_launch(configuration))
         except MptuneError as error:
@@ -117,11 +113,11 @@ class DeviceEvaluator(Evaluator):
 
     @property
     def ahead(self) -> tuple[Configuration, ...]:
-        """The configurations that are compiled, or are being compiled, ahead of their turn."""
+        """The configurations that are compiled, or being compiled, ahead of their turn."""
         return tuple(self._sources)
 
     def prepare(self, configuration: Configuration) -> None:
-        """Begin to compile a configuration that is going to be evaluated."""
+        """Begin to compile a configuration that will be evaluated."""
         if configuration not in self._sources:
             # Rendering errors are reported on submit.
             with contextlib.suppress(MptuneError):
@@ -131,8 +127,8 @@ class DeviceEvaluator(Evaluator):
     def submit(self, configuration: Configuration, best_ms: float = math.inf, baseline_ms: float = math.inf) -> None:
         """Begin to evaluate a configuration; at most :attr:`capacity` are under way.
 
-        One that is clearly slower than ``best_ms`` is not timed as often. ``baseline_ms``, a launch of the fastest
-        baseline so far, may limit launches.
+        Configurations clearly slower than ``best_ms`` are timed less often. Launches may be limited by ``baseline_ms``,
+        a launch of the fastest baseline so far.
         """
         ended: Future[Trial]
         try:
@@ -160,7 +156,7 @@ class DeviceEvaluator(Evaluator):
         ]
 
     def remeasure(self, trials: Sequence[Trial], rounds: int, visit: TimingPlan = VISIT) -> Finished:
-        """Measure valid trials again in turn, and return the trial of every turn. Only while nothing is under way."""
+        """Measure valid trials again in turn, and return the trial of every turn; only while nothing is under way."""
         requests = [self._request(trial.configuration, self.plan.again(trial)) for trial in trials]
         before = {trial.configuration: trial for trial in trials}
         answer = self._together("remeasure", requests, rounds, visit)
@@ -168,11 +164,11 @@ class DeviceEvaluator(Evaluator):
         return dataclasses.replace(answer, trials=turns)
 
     def run_on_draws(self, configurations: Sequence[Configuration], draws: Sequence[Draw]) -> Finished:
-        """Return the trial of each configuration on each draw of the inputs. Only while nothing is under way."""
+        """Return the trial of each configuration on each draw of the inputs; only while nothing is under way."""
         return self._together("run_on_draws", [self._request(c) for c in configurations], draws)
 
     def launches(self, configuration: Configuration) -> tuple[Launched, ...]:
-        """Run an application and return what it launches; only while nothing is under way."""
+        """Run an application and return its launches; only while nothing is under way."""
         try:
             launches: tuple[Launched, ...] = self._pool.ask("launches", self._request(configuration))
         except (MptuneError, WorkerDied) as error:
@@ -180,10 +176,10 @@ class DeviceEvaluator(Evaluator):
         return launches
 
     def instrumented(self, configurations: Sequence[Configuration], limit_s: float = 10.0) -> list[Trial]:
-        """Return trials with the errors that an instrumented build on the host gives, as many as there is time for.
+        """Return trials with the errors of an instrumented build on the host, as many as time allows.
 
-        It runs in a process of its own. Those that it cannot run are left out. ``limit_s`` does not count the first
-        run, which compiles; an MptuneError says why that fails.
+        Configurations that it cannot run are left out. ``limit_s`` does not include the first run, which compiles;
+        raises MptuneError if that fails.
         """
         backend = get_backend(self._job.backend)
         flags = self._flags if backend.shares_memory else on_host(self._flags)
@@ -209,7 +205,7 @@ class DeviceEvaluator(Evaluator):
         return found
 
     def close(self) -> None:
-        """End the compilers and the workers, and what is under way."""
+        """End the compilers, the workers and all evaluations."""
         self._pool.close()
 
     def _source_and_launch(self, configuration: Configuration) -> tuple[str, str]:
@@ -221,22 +217,21 @@ class DeviceEvaluator(Evaluator):
         return Request(configuration, source_of(self._kernel, configuration, self._sizes), plan or Plan())
 
     def _together(self, method: str, requests: Sequence[Request], *arguments: Any) -> Finished:
-        """Return the trials of several configurations; if the worker dies of one, each is asked for alone.
+        """Return the trials of several configurations; if the worker dies, each is requested alone.
 
-        A configuration that ends the worker has that trial as its last.
+        The trial of a configuration that ends the worker is its last.
         """
         try:
             answer: Finished = self._pool.ask(method, requests, *arguments)
         except WorkerDied as death:
             if len(requests) > 1:
                 return sum((self._together(method, [each], *arguments) for each in requests), Finished(()))
-            # On which draw is not known, and does not matter.
+            # The draw that ended the worker is unknown and does not matter.
             draws = tuple(arguments[0][:1]) if method == "run_on_draws" else ()
             return Finished((death.trial_of(requests[0].configuration),), draws)
         return answer
 
     def _cited(self, trial: Trial) -> str:
-        """Return a trial's message; a compiler's names the lines of the template."""
         if trial.status is not Status.COMPILE_ERROR or not isinstance(self._kernel, Kernel):
             return trial.message
         return cited(trial.message, self._kernel, trial.configuration, self._sizes)
@@ -249,14 +244,14 @@ class DeviceEvaluator(Evaluator):
 
 
 def source_of(kernel: Tunable, configuration: Configuration, sizes: Sizes) -> str:
-    """Return the rendered source of a configuration; of an application, what its kernels' sources are made from."""
+    """Return the rendered source of a configuration; of an application, the identity of its kernels' sources."""
     if isinstance(kernel, Kernel):
         return render(kernel, configuration, sizes)
     return f"{template_hash(kernel)} {kernel.own(configuration)}{included_headers(kernel)}"
 
 
 def launch_identity(kernel: Tunable, configuration: Configuration, sizes: Sizes) -> str:
-    """Return grid, block, shared memory and arguments of a launch, none of which a source shows, as text."""
+    """Return grid, block, shared memory and arguments of a launch as text: a source does not contain them."""
     held = [(argument, kernel.precision_of(argument, configuration)) for argument in kernel.arguments]
     arguments = [(a.name, a.role.value, precision.name if precision else a.dtype) for a, precision in held]
     shape = kernel.launch_shape(configuration, sizes) if isinstance(kernel, Kernel) else None
@@ -264,7 +259,7 @@ def launch_identity(kernel: Tunable, configuration: Configuration, sizes: Sizes)
 
 
 def metric_identity(metric: Metrics) -> str:
-    """Return a metric as text: its name and, if it is not bundled, its version; of several, each one's."""
+    """Return the names of metrics as text, with the versions of metrics that are not bundled."""
     if isinstance(metric, Mapping):
         return "\n".join(f"{name}={metric_identity(metric[name])}" for name in sorted(metric))
     found = all_metrics(metric)
@@ -274,6 +269,6 @@ def metric_identity(metric: Metrics) -> str:
 def unversioned(metric: Metrics) -> tuple[str, ...]:
     """Return the names of the metrics that are neither bundled nor have a version.
 
-    Nothing tells whether such a metric is still what it was, so trials measured with it are not used again.
+    Changes of such a metric cannot be detected, so trials measured with it are not used again.
     """
     return tuple(dict.fromkeys(m.name for m in all_metrics(metric) if not m.is_bundled and not m.version))

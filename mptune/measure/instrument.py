@@ -1,8 +1,8 @@
-"""The error of every choice of types from one compilation: the types are chosen when the kernel runs.
+"""The error of every choice of types from one compilation: types are chosen at run time.
 
-An instrumented build is the ordinary template, rendered for the host with a type in place of every precision
-parameter that holds a double and rounds as it is told to (``templates/prelude/traced.hpp``); policies are chosen
-likewise. It computes what the types themselves do, but for what a compiler fuses or adds up in another order.
+An instrumented build is the ordinary template, rendered for the host with one type for all precision parameters: it
+holds a double and rounds to a type set at run time (``templates/prelude/traced.hpp``). Policies are chosen likewise.
+Its results equal those of the real types, except for fused operations and the order of sums.
 """
 
 from __future__ import annotations
@@ -31,25 +31,23 @@ from mptune.source.render import cited, render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
 
-#: As ``traced.hpp`` numbers types and policies.
+#: Numbers of types and policies in ``traced.hpp``.
 _TYPES: Final = {name: 1 << k for k, name in enumerate(PRECISIONS)}
 _POLICIES: Final = {"accurate": 0, "fast": 1, "approx": 2}
-#: Tells a library, as it is loaded, the types of its precision parameters.
+#: Environment variable with the types of a library's precision parameters, read when it is loaded.
 _ON_LOADING: Final = "MPTUNE_TRACED_TYPES"
-#: What a set of types has room for there.
+#: Maximum precision parameters of a traced kernel.
 _MOST_TYPES: Final = 120
-#: It runs once for each choice of types, mostly in branches on these: -O3 is hardly quicker then, and takes
-#: far longer to compile.
+#: A build runs once for each choice of types, mostly in branches on these: -O3 is hardly faster and slow to compile.
 _OPTIMISATION: Final = "-O1"
-#: What lets a compiler change what it computes would undo the roundings. A copy of each loop for every type that is
-#: possible takes half a minute to compile.
+#: No optimisation may undo the roundings; and a copy of each loop for every type would take half a minute to compile.
 _FLAGS: Final = ("-fno-unsafe-math-optimizations", "-fno-finite-math-only", "-fno-unswitch-loops")
-#: Configurations of which one may be launched, where a launch may rule one out.
+#: Maximum configurations to try until one can be launched.
 _TRIED: Final = 20
 
 
 class _TracedProgram(Program):
-    """One configuration on instrumented kernels: values are held in fp64, rounded to the types they have."""
+    """One configuration on instrumented kernels: values are held in fp64, rounded to their types."""
 
     def __init__(self, instrument: Instrument, configuration: Configuration) -> None:
         self._instrument = instrument
@@ -68,14 +66,14 @@ class _TracedProgram(Program):
         types = [_TYPES[precision(str(configuration[p.name])).name] for p in _of_kind(kernel, PrecisionParameter)]
         policies = [_POLICIES[str(configuration[p.name])] for p in _of_kind(kernel, PolicyParameter)]
         binary = self._instrument.compile(kernel, in_widest(kernel, configuration), sizes)
-        # Numbers outside functions are rounded as it is loaded.
+        # Numbers outside functions are rounded when it is loaded.
         os.environ[_ON_LOADING] = ",".join(map(str, types))
         try:
             function = self.backend.device.load(binary)
         finally:
             del os.environ[_ON_LOADING]
         for name, values in (("mptune_types", types), ("mptune_policies", policies)):
-            function.set_constant(name, np.array([*values, 0], np.int32))  # no array is empty
+            function.set_constant(name, np.array([*values, 0], np.int32))  # an array must not be empty
         return function
 
     def _handle(self, what: str, argument: Argument, value: Any) -> str:
@@ -91,11 +89,10 @@ class _TracedProgram(Program):
 
 
 class Instrument:
-    """Tells the errors of a kernel, or of an application, in any types: compiled once, run for each choice.
+    """Measures the errors of a kernel or an application in any types: compiled once, run for each choice.
 
-    The numbers come with the inputs, references and metrics that a search has; ``data`` holds inputs and references
-    where they have been made. What is compiled is one configuration, and another for each combination of values that
-    the signature has besides precisions and policies.
+    Inputs, references and metrics equal the search's; ``data`` holds inputs and references if already made. One
+    configuration is compiled for each combination of signature values other than precisions and policies.
     """
 
     def __init__(
@@ -114,8 +111,8 @@ class Instrument:
         self.tunable = with_reference(tunable, self._backend, CompileOptions(flags=tuple(flags)))
         self.sizes = sizes
         self._data = data or DataManager(self.tunable, sizes, seed=seed)
-        self.binaries: dict[Any, Binary] = {}  #: what has been compiled so far
-        #: By the values of the signature that are compiled, the rest of a configuration.
+        self.binaries: dict[Any, Binary] = {}
+        #: Configurations to try, by the signature values that are compiled.
         self._bases: dict[tuple[Value, ...], list[Configuration]] = {}
         chosen = (PrecisionParameter, PolicyParameter)
         types = {p.name for p in tunable.parameters if isinstance(p, chosen)}
@@ -124,15 +121,15 @@ class Instrument:
     def errors(self, signature: Mapping[str, Value]) -> dict[str, float]:
         """Return the error metrics of a signature; infinite where a result is not finite.
 
-        Parameters that are left out have the values of a baseline (or their first). A ConstraintError says that the
-        kernels do not have these types together, or that one is compound, which none can be chosen to be as it runs.
+        Missing parameters have the values of a baseline (or their first). Raises ConstraintError if the kernels do not
+        allow these types together, or if one is compound, which cannot be chosen at run time.
         """
         data = self._data
         found = evaluate_outputs(self.outputs(signature), data.references, self._metrics, data.inputs).metrics
         return {name: math.inf if math.isnan(error) else error for name, error in found.items()}
 
     def outputs(self, signature: Mapping[str, Value]) -> dict[str, NDArray[Any]]:
-        """Return the outputs of a signature by name, in fp64; raises what :meth:`errors` does."""
+        """Return the outputs of a signature by name, in fp64; raises like :meth:`errors`."""
         for parameter in _of_kind(self.tunable, PrecisionParameter):
             asked = precision(str(signature.get(parameter.name, "fp64"))).name
             if asked in COMPOUND:
@@ -147,7 +144,7 @@ class Instrument:
 
         candidates = self._candidates(signature)
         base, outputs = first_that_runs(candidates, run)
-        candidates[:] = [base]  # what runs once does so in all types
+        candidates[:] = [base]  # it runs in all types
         return outputs
 
     def compile(self, kernel: Kernel, base: Configuration, sizes: Sizes) -> Binary:
@@ -168,7 +165,7 @@ class Instrument:
         return self.binaries[key]
 
     def _candidates(self, signature: Mapping[str, Value]) -> list[Configuration]:
-        """Return configurations in the widest types that have the values of a signature that are compiled."""
+        """Return configurations in the widest types with the signature's values that are compiled."""
         wanted = {name: (signature[name],) for name in self._compiled if name in signature}
         key = tuple(value for (value,) in wanted.values())
         if key not in self._bases:
@@ -177,7 +174,7 @@ class Instrument:
             try:
                 space = valid.restrict({**widest, **wanted})
             except EmptySpaceError:
-                space = valid.restrict(widest)  # these values ask for narrower types, in which nothing is compiled
+                space = valid.restrict(widest)  # these values need narrower types, which are not compiled
             evenly = np.unique(np.linspace(0, space.size - 1, min(_TRIED, space.size)).astype(np.int64))
             self._bases[key] = space.configurations(evenly)
         return self._bases[key]
@@ -189,7 +186,6 @@ def in_widest(kernel: Kernel, configuration: Configuration) -> Configuration:
 
 
 def _by_name(message: str, types: Sequence[str]) -> str:
-    """Return a compiler's message with the names of the kernel's parameters instead of the prelude's own types."""
     message = re.sub(r" \{aka '[^']*'\}", "", message)
     message = re.sub(r"mp::type_of_parameter<(\d+)>", lambda found: types[int(found[1])], message)
     return re.sub(r"mp::traced<\d+>", "(a chosen type)", message)

@@ -1,11 +1,10 @@
-"""Where evaluations go: to the devices of this machine, or to those of a cluster.
+"""Evaluation on the devices of this machine, or of a cluster.
 
-A device has a worker process, and compilers run ahead of it. A compiler is a process of its own for every backend, so
-threads suffice to run several at a time. The compiled code reaches the worker through the binary cache; where that
-cannot be written, the worker compiles itself.
+A device has a worker process, and compilers run ahead of it in threads, as each compiler is a process. The compiled
+code reaches the worker through the binary cache; without a writable cache the worker compiles.
 
-A cluster is the workers of any ``concurrent.futures.Executor``, such as Dask's, mpi4py's or loky's. Each of its
-processes that is asked keeps a :class:`Pool` of one worker for the search.
+A cluster is any ``concurrent.futures.Executor``, such as Dask's, mpi4py's or loky's. Each of its processes keeps a
+:class:`Pool` of one worker for the search.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from mptune.results.trial import Measurement, Status, Trial
 
 
 class Pool:
-    """Workers on the first devices of this machine, which are alike; one worker sees whatever this process sees.
+    """Workers on the first devices of this machine, which must be alike; a single worker sees all devices.
 
-    ``compilers`` compile at a time, ahead of the evaluations; 0 for none but the workers' own. ``capacity``, ``lead``
-    and ``may_overlap`` are those of an :class:`~mptune.measure.base.Evaluator`.
+    ``compilers`` is the number of compilations at a time, ahead of the evaluations; with 0 only workers compile.
+    ``capacity``, ``lead`` and ``may_overlap`` have the meaning of :class:`~mptune.measure.base.Evaluator`.
     """
 
     def __init__(self, job: Job, limits: Limits, workers: int = 1, compilers: int = 0) -> None:
@@ -56,7 +55,7 @@ class Pool:
         self.may_overlap = not self._backend.shares_memory
 
     def start(self) -> Ready:
-        """Start what is not running yet; return what every worker reports of its device."""
+        """Start the workers if they are not running; return their common report."""
         if self._ready is None:
             starting = [self._evaluating.submit(worker.start) for worker in self._workers]
             if self._compilers:
@@ -72,27 +71,27 @@ class Pool:
         return self._ready
 
     def prepare(self, source: str) -> None:
-        """Begin to compile a source that is going to be evaluated, if compilers run ahead."""
+        """Begin to compile a source that will be evaluated, if compilers run ahead."""
         self.start()
         if self._compiling is not None and source not in self._prepared:
             self._prepared[source] = self._compiling.submit(self._compile, source)
 
     def submit(self, request: Request) -> Future[Trial]:
-        """Begin an evaluation; the trial is a failed one if its worker ends or is ended."""
+        """Begin an evaluation; the trial has failed if its worker ends."""
         self.prepare(request.source)
         return self._evaluating.submit(self._evaluate, request, self._prepared.pop(request.source, None))
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        """Return what a method of :class:`~mptune.measure.worker.WorkerBench` returns, once a worker is free.
+        """Call a method of :class:`~mptune.measure.worker.WorkerBench` once a worker is free.
 
-        Raises an MptuneError of the method, or WorkerDied.
+        Raises the method's MptuneError, or WorkerDied.
         """
         self.start()
         with self._borrowed() as worker:
             return worker.call(method, *arguments)
 
     def close(self) -> None:
-        """End everything, evaluations under way included; may be called twice."""
+        """End all workers, compilers and evaluations; may be called twice."""
         if self._compiling is not None:
             self._compiling.shutdown(wait=False, cancel_futures=True)
             self._backend.compiler.close()
@@ -101,7 +100,7 @@ class Pool:
         self._evaluating.shutdown(wait=False, cancel_futures=True)
         idle = {self._free.get() for _ in range(self._free.qsize())}
         for worker in self._workers:
-            # Evaluations that still wait for a worker end.
+            # Evaluations that wait for a worker are cancelled.
             self._free.put(None)
             if worker not in idle:
                 worker.abort()
@@ -125,7 +124,7 @@ class Pool:
         self._backend.compiler.compile(source, self._job.function, self._ready.options)
 
     def _evaluate(self, request: Request, compiled: Future[None] | None) -> Trial:
-        """Wait for the compiler, which is part of the trial's phases, and have a worker evaluate."""
+        """Wait for the compiler, as part of the phase "compile", and evaluate on a worker."""
         with self._borrowed() as worker:
             start = waited = time.perf_counter()
             try:
@@ -145,7 +144,7 @@ class Pool:
 
 
 def check_alike(ready: Mapping[str, Ready]) -> None:
-    """Raise a MptuneError unless times and errors of several workers, by name, may be compared."""
+    """Raise MptuneError unless times and errors of several workers, by name, are comparable."""
     (first_name, first), *others = ready.items()
     for name, other in others:
         pairs = zip_longest(first.identity.split("|"), other.identity.split("|"))
@@ -163,14 +162,14 @@ def check_alike(ready: Mapping[str, Ready]) -> None:
 
 
 def compilers_ahead(backend: str) -> int:
-    """Return the default number of compilers that run ahead of a backend's devices: one for each core."""
+    """Return the default number of compilers ahead of a backend's devices: one per core, or two less."""
     cores = usable_cores()
-    # Beside a GPU two cores are spared, for its worker and the search: while one of these waits, the device idles.
+    # Beside a GPU two cores are left to its worker and the search, as the device idles while these wait.
     return cores if get_backend(backend).shares_memory else max(1, cores - 2)
 
 
 def runnable_backend(name: str) -> str:
-    """Return the name of the backend, "auto" resolved; a BackendUnavailableError says why it cannot run here."""
+    """Return the name of the backend, "auto" resolved; raises BackendUnavailableError if it cannot run here."""
     backend = get_backend(name)
     found = backend.availability()
     if not found.can_run:
@@ -195,7 +194,7 @@ def _environments(backend: Backend, workers: int) -> Sequence[Mapping[str, str]]
 
 # -- in the processes of a cluster -----------------------------------------------------------------
 
-#: Seconds without an evaluation after which a worker frees its device.
+#: Idle seconds after which a worker frees its device.
 _IDLE_S: Final = 300.0
 
 
@@ -213,7 +212,6 @@ _serving: dict[str, _Serving] = {}
 def _call(
     search: str, version: str, job: Job, limits: Limits, compilers: int, method: str, *arguments: Any
 ) -> tuple[Ready, Any]:
-    """Return what this process's worker reports of its device, and what a method of its pool returns."""
     if version != __version__:
         raise MptuneError(f"a worker of the cluster has mptune {__version__}, and the search {version}")
     with _lock:
@@ -251,8 +249,8 @@ def _release(search: str, *, only_idle: bool = False) -> None:
 class Cluster:
     """Processes that evaluate for a search, one for each device.
 
-    ``scheduler`` is an executor, which stays open, or the address of a Dask scheduler, such as ``tcp://login1:8786``,
-    or the path of the JSON file it wrote.
+    ``scheduler`` is an executor, which stays open, or a Dask scheduler's address, such as ``tcp://login1:8786``, or the
+    path of its JSON file.
     """
 
     def __init__(self, scheduler: str | Executor) -> None:
@@ -272,7 +270,7 @@ class Cluster:
         self.executor = self._client.get_executor(pure=False)
 
     def backend(self, name: str, limit_s: float) -> str:
-        """Return the name of the backend, "auto" as a worker resolves it; wait so long for a worker."""
+        """Return the name of the backend, "auto" resolved by a worker; ``limit_s`` limits the wait for it."""
         if name != "auto":
             return get_backend(name).name
         return str(_result(self.executor.submit(runnable_backend, name), limit_s))
@@ -286,7 +284,7 @@ class Cluster:
         return [1] * workers
 
     def release(self, search: str) -> None:
-        """Have Dask's workers free their devices; others do so when they have been idle for a while."""
+        """Free the devices of Dask's workers; other workers free theirs when idle."""
         if self._client is not None:
             with contextlib.suppress(Exception):  # the scheduler may be gone
                 self._client.run(_release, search)
@@ -302,7 +300,7 @@ class Cluster:
 class ClusterPool:
     """Evaluates in the processes of a cluster, as :class:`~mptune.measure.pool.Pool` does on this machine.
 
-    Of several threads of a process one measures at a time, and the others compile meanwhile.
+    In a process of several threads one measures at a time, while others compile.
     """
 
     may_overlap = True
@@ -315,11 +313,11 @@ class ClusterPool:
 
     @property
     def lead(self) -> int:
-        """One more than can be under way, for the worker that is free next."""
+        """One more than the capacity, for the next free worker."""
         return self.capacity + 1
 
     def start(self) -> Ready:
-        """Wait until a worker has started; return what it reports of its device."""
+        """Wait until a worker has started; return its report."""
         if self._ready is None:
             try:
                 self._ready, _ = _result(self._send("start"), self._limits.start_s)
@@ -328,7 +326,7 @@ class ClusterPool:
         return self._ready
 
     def prepare(self, source: str) -> None:
-        """Leave it to the workers."""
+        """Do nothing, as workers compile."""
 
     def submit(self, request: Request) -> Future[Trial]:
         """Begin an evaluation; the trial is a failed one if its worker is lost."""
@@ -341,29 +339,29 @@ class ClusterPool:
             except WorkerDied as death:
                 ended.set_result(death.trial_of(request.configuration))
             except BaseException as error:
-                # A KeyboardInterrupt of a worker, raised in this callback, would end the executor's thread.
+                # An exception such as a worker's KeyboardInterrupt would end the executor's thread.
                 ended.set_exception(error)
 
         self._send("submit", request).add_done_callback(end)
         return ended
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        """Ask any one worker, as they are all alike."""
+        """Call a method on any worker."""
         self.start()
         return self._checked(_result(self._send("ask", method, *arguments)))
 
     def close(self) -> None:
-        """Have the workers free their devices."""
+        """Free the workers' devices."""
         self._cluster.release(self._search)
 
     def _send(self, method: str, *arguments: Any) -> Future[Any]:
         try:
             threads = self._cluster.threads()
             self.capacity = max(1, sum(threads))
-            # A worker of one thread compiles itself.
+            # A worker of one thread has no compilers ahead.
             compilers = max(threads, default=1)
-            told = (self._search, __version__, self._job, self._limits, compilers if compilers > 1 else 0)
-            return self._cluster.executor.submit(_call, *told, method, *arguments)
+            common = (self._search, __version__, self._job, self._limits, compilers if compilers > 1 else 0)
+            return self._cluster.executor.submit(_call, *common, method, *arguments)
         except (OSError, RuntimeError) as error:
             raise _given_up(str(error)) from error
 
@@ -375,7 +373,7 @@ class ClusterPool:
 
 
 def _result(future: Future[Any], limit_s: float | None = None) -> Any:
-    """Return an answer; raises WorkerDied if the executor lost the process."""
+    """Return a result; raises WorkerDied if the executor lost the process."""
     try:
         return future.result(limit_s)
     except (MptuneError, WorkerDied):

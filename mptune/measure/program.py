@@ -58,28 +58,28 @@ _FUNCTIONS: Final = ("copy", "fill", "read", "swap", "write")
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A buffer, as the steps pass it to a kernel."""
+    """A buffer that steps pass to a kernel."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """What a launch was, whatever its types: which kernel, on which buffers, at which sizes."""
+    """A launch regardless of its types."""
 
     kernel: str
-    buffers: tuple[tuple[str, str], ...]  #: by argument, the name of the buffer
-    sizes: tuple[tuple[str, int], ...]  #: the kernel's, in the order of their names
+    buffers: tuple[tuple[str, str], ...]  #: argument and buffer
+    sizes: tuple[tuple[str, int], ...]  #: of the kernel, by name
 
 
 @dataclass(slots=True)
 class _Launch:
-    """A launch but for the memory of its buffers and the values of its scalars; count and time of the latest run."""
+    """A launch without the memory of its buffers and the values of its scalars; count and time of the latest run."""
 
     launched: Launched
     function: Function
     shape: LaunchShape
-    #: By name, in the order the function takes them: a buffer (None), a number, or how a given scalar is converted.
+    #: Arguments in the function's order: None for a buffer, a number, or the conversion of a given scalar.
     passed: tuple[tuple[str, np.generic | Callable[[Any], np.generic] | None], ...]
     constants: tuple[tuple[Argument, Precision | None], ...]
     count: int = 0
@@ -89,12 +89,12 @@ class _Launch:
 class Program:
     """One configuration of a kernel or an application, compiled and loaded.
 
-    A kernel is one launch, timed by the device. The steps of an application make its launches, timed by the wall clock
-    together with what the steps do between them; a kernel of theirs is compiled when a launch first needs it.
-    ``source`` is that of a kernel, if it has been rendered already.
+    A kernel is one launch, timed by the device. The steps of an application make its launches; the wall clock times
+    the steps as a whole, and a kernel is compiled for its first launch. ``source`` is the rendered source of a kernel,
+    if known.
 
     Attributes:
-        types: by argument, the type in which it is held; None for integers.
+        types: types by argument; None for integers.
         binary: the code of a kernel; None for an application.
     """
 
@@ -121,7 +121,7 @@ class Program:
         self._functions: dict[Any, Function] = {}
         self._launches: dict[Any, _Launch] = {}
         self._elapsed_ms = math.nan
-        #: By kernel, how often it was launched in each of the runs on the same buffers.
+        #: Launches of each kernel in the runs on the same buffers.
         self._ran_on: Buffers | None = None
         self._counts: dict[str, list[int]] = {}
         #: A kernel's function; None for an application.
@@ -140,13 +140,13 @@ class Program:
         self.unload()
 
     def run(self, buffers: Buffers) -> float:
-        """Run it once to its end and return milliseconds; a ConstraintError names types that a kernel does not have."""
+        """Run once and return milliseconds; raises ConstraintError for types that a kernel does not allow."""
         if self._single is not None:
             return self._single.launch(self._shape, buffers.passed)
         return self._run_steps(buffers)
 
     def enqueue(self, buffers: Buffers, count: int = 1) -> None:
-        """Run it so many times, without waiting where the device allows it; only after :meth:`run`."""
+        """Run ``count`` times, without waiting if the device allows it; only after :meth:`run`."""
         if self._single is not None:
             self._single.enqueue(self._shape, buffers.passed, count)
             return
@@ -154,7 +154,7 @@ class Program:
             self._run_steps(buffers)
 
     def wait(self) -> None:
-        """Wait until everything enqueued has run."""
+        """Wait for all enqueued runs."""
         if self._single is not None:
             self._single.wait()
 
@@ -169,7 +169,7 @@ class Program:
         return {} if self._single is None else self._single.resources(self._shape)
 
     def metrics(self) -> dict[str, float]:
-        """Return where the time of an application's latest run went; nothing for a kernel."""
+        """Return the launches and times within an application's latest run; empty for a kernel."""
         if self._single is not None:
             return {}
         counts, times_ms = self._by_kernel()
@@ -183,7 +183,7 @@ class Program:
 
     @property
     def launched(self) -> dict[Launched, tuple[int, float]]:
-        """How often each launch was made in an application's latest run, and how many milliseconds all of them took."""
+        """The count of each launch in an application's latest run, and the milliseconds of all of them."""
         found: dict[Launched, tuple[int, float]] = {}
         for launch in self._launches.values():
             if launch.count:
@@ -193,7 +193,7 @@ class Program:
 
     @property
     def compiled(self) -> list[tuple[Kernel, Configuration, Sizes]]:
-        """What was launched so far, conversions included: kernels with their configurations and sizes."""
+        """All kernels launched so far, conversions included, with their configurations and sizes."""
         return [(kernel, values, Sizes(sizes)) for kernel, values, sizes in self._functions]
 
     def unload(self) -> None:
@@ -203,7 +203,7 @@ class Program:
             self._functions.popitem()[1].unload()
 
     def dtype_of(self, name: str) -> np.dtype[Any]:
-        """Return the NumPy type in which an argument is held."""
+        """Return the NumPy type of an argument."""
         held = self.types[name]
         return np.dtype(self.arguments[name].dtype) if held is None else held.dtype
 
@@ -219,7 +219,7 @@ class Program:
         buffer.write(_stored(array, self.types[name], self.arguments[name]))
 
     def convert(self, source: str, target: str, memory: Mapping[str, Buffer]) -> None:
-        """Copy a buffer to one of as many elements in another type."""
+        """Copy a buffer to a buffer of the same number of elements in another type."""
         types = Configuration({"source_type": str(self.types[source]), "target_type": str(self.types[target])})
         elements = math.prod(self.shapes[source])
         sizes = Sizes({"n": elements})
@@ -262,7 +262,6 @@ class Program:
         return self._elapsed_ms
 
     def _by_kernel(self) -> tuple[dict[str, int], dict[str, float]]:
-        """Return how often each kernel was launched in the latest run, and how long that took."""
         application: Any = self.tunable
         counts, times_ms = dict.fromkeys(application.kernels, 0), dict.fromkeys(application.kernels, 0.0)
         for launch in self._launches.values():
@@ -273,8 +272,7 @@ class Program:
     def launch(self, name: str, given: Mapping[str, Any], memory: Mapping[str, Buffer]) -> None:
         """Launch a kernel of the application on arguments by name.
 
-        All of this is part of the application's time, and a run may launch thousands of times: what is the same from
-        launch to launch is worked out once.
+        This is part of the application's time, and a run may have thousands of launches, so a launch is prepared once.
         """
         axes = self._axes
         chosen = [v.name if type(v) is Handle else v if k in axes else type(v) for k, v in given.items()]
@@ -362,7 +360,7 @@ class Program:
             raise KernelError(f"{what}: {argument.name!r} is {wanted}, and buffer {buffer!r} is {stored}")
 
     def _sizes_of(self, what: str, kernel: Kernel, given: Mapping[str, Any], handles: Mapping[str, str]) -> Sizes:
-        """Return the sizes of a launch: those given, the application's, and those of the buffers."""
+        """Return the sizes of a launch: given, of the application, or of the buffers."""
         sizes: dict[str, int] = {}
         names = size_names(kernel)
         for name in names:
@@ -382,20 +380,20 @@ class Program:
             raise KernelError(f"{what}: size {', '.join(missing)} is not known; give it as an argument of the launch")
         return Sizes(sizes)
 
-    # -- what an instrumented program does otherwise ------------------------------------------
+    # -- overridden by instrumented programs --------------------------------------------------
 
     def held(self, argument: Argument, chosen: Precision | None) -> Precision | None:  # noqa: ARG002
-        """Return the type in which an argument of a type is held; None for integers."""
+        """Return the type in which a buffer holds an argument; None for integers."""
         return chosen
 
     def extents_of(self, kernel: Kernel, configuration: Configuration) -> Configuration:  # noqa: ARG002
-        """Return the configuration by which a kernel's constraints and the shape of its launch are computed."""
+        """Return the configuration for a kernel's constraints and launch shape."""
         return configuration
 
     def load(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
         """Return a kernel's function, compiled and loaded."""
         compiler = self.backend.compiler
-        if self._source:  # what rendered it cites lines of the template
+        if self._source:  # the caller cites lines of the template
             self.binary = compiler.compile(self._source, kernel.function, self._options)
             return self.backend.device.load(self.binary)
         try:
@@ -412,9 +410,9 @@ class Program:
 
 
 class Steps:
-    """What the steps of an application are given as ``run``: kernels to call, buffers to pass, scalars and choices.
+    """The argument ``run`` of an application's steps: kernels to call, buffers to pass, scalars and choices.
 
-    ``memory`` says where each buffer is; swaps change that.
+    ``memory`` maps names to buffers, which swaps exchange.
     """
 
     _application: Application
@@ -423,7 +421,7 @@ class Steps:
 
     def __init__(self, program: Program, memory: dict[str, Buffer], scalars: Mapping[str, float | int]) -> None:
         application: Any = program.tunable
-        given = self.__dict__  # attributes of its own are found without a call, and set without __setattr__
+        given = self.__dict__  # avoids __getattr__ and __setattr__
         choices = (name for name in application.parameter_names if name not in _FUNCTIONS)
         given.update({name: program.configuration[name] for name in choices})
         given.update({**scalars, **{name: Handle(name) for name in memory}})
@@ -431,7 +429,7 @@ class Steps:
         given.update(_application=application, _program=program, _memory=memory)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what Python asks an object of any kind for
+        if name.startswith("__"):  # optional attributes of Python's protocols
             raise AttributeError(name)
         known = [each for each in self.__dict__ if each.isidentifier() and not each.startswith("_")]
         raise UnknownNameError(f"name after run. in the steps of {self._application.called}:", name, known)
@@ -457,7 +455,7 @@ class Steps:
     fill = write
 
     def copy(self, source: Handle | str, target: Handle | str) -> None:
-        """Copy a buffer to another one, on the device, converted where their types differ."""
+        """Copy a buffer to another on the device, converted if their types differ."""
         read, written = self._named("copy", source), self._named("copy", target, is_written=True)
         (one, dtype, shape), (other, to_dtype, to_shape) = self._kind(read), self._kind(written)
         called = self._application.called
@@ -471,7 +469,7 @@ class Steps:
             self._program.convert(read, written, self._memory)
 
     def swap(self, one: Handle | str, other: Handle | str) -> None:
-        """Let two buffers of one shape and type change places, without copying."""
+        """Exchange two buffers of one shape and type without copying."""
         first, second = self._named("swap", one), self._named("swap", other)
         called, program, arguments = self._application.called, self._program, self._program.arguments
         if self._kind(first) != self._kind(second):
@@ -508,7 +506,7 @@ class Steps:
 def first_that_runs(
     configurations: Iterable[Configuration], run: Callable[[Configuration], _Found]
 ) -> tuple[Configuration, _Found]:
-    """Return the first configuration whose launches are all possible, and what its run returned."""
+    """Return the first configuration whose launches are all possible, and the result of its run."""
     refused = None
     for configuration in configurations:
         try:
@@ -520,7 +518,7 @@ def first_that_runs(
 
 @functools.lru_cache(maxsize=256)
 def size_names(kernel: Kernel) -> tuple[str, ...]:
-    """Return the names a kernel's shapes and extents use that are no parameters."""
+    """Return the names in a kernel's shapes and extents that are not parameters."""
     if kernel.sizes:
         return tuple(kernel.sizes["default"])
     texts = [axis for argument in kernel.arguments for axis in argument.shape]
@@ -542,7 +540,7 @@ def _passing(
 
 
 def _is_real(array: NDArray[Any]) -> bool:
-    """Whether values are real numbers, or of types of their own that NumPy may convert."""
+    """Whether values are real numbers, or objects that NumPy may convert."""
     objects = array.flat if array.dtype.kind == "O" else (None,)
     return array.dtype.kind in "biuf" or not any(isinstance(value, Handle | None) for value in objects)
 
@@ -553,7 +551,6 @@ def _rounded(value: Any, held: Precision) -> np.generic:
 
 
 def _stored(values: Any, held: Precision | None, argument: Argument) -> NDArray[Any]:
-    """Return a contiguous array in the type of an argument."""
     if held is None:
         return np.ascontiguousarray(values, dtype=argument.dtype)
     return round_to(np.ascontiguousarray(values, dtype=np.float64), held)

@@ -1,6 +1,6 @@
-"""Measuring configurations again in turn, so that whatever else the machine does hits all of them alike.
+"""Measurement of configurations in turn, so that other work of the machine affects all of them alike.
 
-:func:`remeasure` is what a worker does; :class:`Turns` asks for it, and keeps the times round by round.
+:func:`remeasure` runs in a worker; :class:`Turns` requests it and keeps the times round by round.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from mptune.space.configuration import Configuration
 if TYPE_CHECKING:
     from mptune.measure.device import DeviceEvaluator
 
-#: Launches each time a configuration's turn comes: as many for each, so that every round counts the same.
+#: Launches in a configuration's turn, the same for each, so that rounds are comparable.
 VISIT: Final = TimingPlan(warmups=1, min_repeats=5, max_repeats=5)
-#: Turns take at most about so long where launches do: of short launches several, of which the shortest counts, of long
-#: ones a single one, within which as much evens out. What takes even longer needs no warming up either.
+#: Target duration of a turn in ms: several short launches, whose shortest counts, or a single long one; and the launch
+#: time in ms without a warm-up.
 _VISIT_MS: Final = 30.0
 _LONG_MS: Final = 300.0
-#: Very short launches are many, up to this time together: there is hardly one that nothing disturbs.
+#: Duration in ms that very short launches may take together, so that one of them is undisturbed.
 _SHORT_VISIT_MS: Final = 1.0
 _MOST_LAUNCHES: Final = 25
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Trials that a worker measured together: the turns of rounds, or configurations on draws of the inputs."""
+    """Trials that a worker measured together: turns of rounds, or configurations on draws of the inputs."""
 
     trials: tuple[Trial, ...]
-    draws: tuple[Draw, ...] = ()  #: of each trial, where configurations ran on draws
+    draws: tuple[Draw, ...] = ()  #: of each trial on a draw
     unmade: Mapping[Draw, str] = field(default_factory=dict)  #: why inputs or references could not be made
-    tasks_per_core: float | None = None  #: of rounds, how many other tasks wanted each core; None if not known
-    calibration_ms: tuple[float, ...] = ()  #: how long the same work of no kernel took after each turn, if known
+    tasks_per_core: float | None = None  #: mean number of other tasks per core in rounds; None if not known
+    calibration_ms: tuple[float, ...] = ()  #: time of fixed work after each turn, if known
 
     def __add__(self, other: Finished) -> Finished:
         tasks = [each.tasks_per_core for each in (self, other) if each.tasks_per_core is not None]
@@ -59,7 +59,7 @@ class Finished:
 
 
 def visit_of(time_ms: float) -> TimingPlan:
-    """Return how often each of several configurations is launched in its turn, if a launch takes about so long."""
+    """Return the launches of a turn for configurations with about this launch time."""
     if not time_ms > 0:
         return VISIT
     few = min(VISIT.min_repeats, max(1, round(_VISIT_MS / time_ms)))
@@ -70,9 +70,8 @@ def visit_of(time_ms: float) -> TimingPlan:
 def remeasure(bench: Bench, requests: Iterable[Request], rounds: int, visit: TimingPlan = VISIT) -> Iterator[Trial]:
     """Measure configurations in rounds, back and forth, and yield the trial of each turn of ``visit``'s launches.
 
-    What their plans say of checking and observing is done in the first round. One that fails is left out from then on.
-    Where a failure leaves the device unusable it ends there, and configurations whose first turn had not come are
-    missing.
+    Checks and observers of their plans run in the first round. A failed configuration is left out of later rounds. A
+    failure that leaves the device unusable ends the rounds.
     """
     waiting = {request.configuration: request for request in requests}
     with bench.keeping_loaded():
@@ -90,9 +89,9 @@ def remeasure(bench: Bench, requests: Iterable[Request], rounds: int, visit: Tim
 
 
 class Turns:
-    """The turns that some configurations take, of which ``trials`` were measured before, and the time of each.
+    """The turns of configurations, whose earlier ``trials`` are given, and their times.
 
-    By default ``visit``, how often each is launched in its turn, is as suits the fastest.
+    ``visit`` has the launches of a turn; its default suits the fastest of them.
     """
 
     def __init__(self, evaluator: DeviceEvaluator, trials: Sequence[Trial], visit: TimingPlan | None = None) -> None:
@@ -106,29 +105,29 @@ class Turns:
 
     @property
     def measured(self) -> tuple[Configuration, ...]:
-        """Those whose turn has come."""
+        """The configurations that have had a turn."""
         return tuple(self._turns)
 
     @property
     def tasks_per_core(self) -> float | None:
-        """How many other tasks wanted each core meanwhile; None if not known."""
+        """Mean number of other tasks per core; None if not known."""
         return math.fsum(self._tasks) / len(self._tasks) if self._tasks else None
 
     @property
     def calibration_ms(self) -> tuple[float, ...]:
-        """How long the same work of no kernel took in each round that :meth:`measure` returned; empty if not known."""
+        """Time of fixed work in each round that :meth:`measure` returned; empty if not known."""
         return tuple(self._calibration_ms) if all(map(math.isfinite, self._calibration_ms)) else ()
 
     def runs(self, configuration: Configuration) -> bool:
-        """Whether it has been measured, and never failed."""
+        """Whether a configuration has had a turn and never failed."""
         return configuration in self._turns and self._turns[configuration][-1].is_valid
 
     def round_s(self, configurations: int) -> float:
-        """Return about how long one round of so many configurations takes, in seconds."""
+        """Return the estimated seconds of a round of so many configurations."""
         return configurations * self._spent_s / max(1, sum(map(len, self._turns.values())))
 
     def measure(self, configurations: Sequence[Configuration], rounds: int) -> list[Mapping[Configuration, float]]:
-        """Measure some of the configurations; return the shortest launch of each in each round, but for failures."""
+        """Measure some of the configurations; return the shortest launch of each in each round, without failures."""
         start = time.monotonic()
         latest = [self._turns.get(c, [self._before[c]])[-1] for c in configurations]
         answer = self._evaluator.remeasure(latest, rounds, self._visit)
@@ -143,23 +142,20 @@ class Turns:
             calibration_ms[turn] = min(calibration_ms[turn], work_ms)
             self._turns.setdefault(trial.configuration, []).append(trial)
             if trial.measurement.times_ms and trial.is_valid:
-                # A clock may be too coarse for a launch, and 0 has no ratio.
+                # A coarse clock may give 0, which has no ratio.
                 found[turn][trial.configuration] = max(min(trial.measurement.times_ms), 1e-6)
                 taken[trial.configuration] += 1
         self._calibration_ms += [ms for ms, times in zip(calibration_ms, found, strict=True) if times]
         return [times for times in found if times]
 
     def trials(self) -> list[Trial]:
-        """Return one trial for all turns of each configuration, with the time that it has taken since the beginning."""
+        """Return one trial for all turns of each configuration, with the durations of all its evaluations."""
         merged = [together(turns) for turns in self._turns.values()]
         return [t.with_measurement(durations_s=_durations_s([self._before[t.configuration], t])) for t in merged]
 
 
 def together(trials: Sequence[Trial]) -> Trial:
-    """Return one trial for all turns of a configuration, the failed one if one is.
-
-    Its raw times are those of all rounds in the order they were taken, its time their median.
-    """
+    """Return one trial for all turns of a configuration: the failed turn, or the median of all launches."""
     first, last = trials[0], trials[-1]
     if not last.is_valid:
         return last

@@ -1,4 +1,4 @@
-"""Timing launches: repeated until their median is known well enough or known to be too long, caches emptied or not."""
+"""Timing: launches are repeated until the interval of their median is narrow or clearly slower than the best."""
 
 from __future__ import annotations
 
@@ -20,46 +20,41 @@ from mptune.space.configuration import Configuration
 #: When caches are emptied between launches.
 FLUSHING: Final = ("auto", "on", "off")
 
-#: A configuration is clearly beaten by one that takes less than its time divided by this: its median is longer with
-#: the confidence below, after so many launches over so many seconds. In a time slice of the system's all of them would
-#: be slow.
+#: A configuration is clearly beaten if its median exceeds this multiple of the best with this confidence, after a
+#: minimum of launches and of seconds: more than a time slice of the system, in which all would be slow.
 _BEATEN_FACTOR: Final = 1.5
 _BEATEN_CONFIDENCE: Final = 0.75
 _BEATEN_LAUNCHES: Final = 3
 _BEATEN_SPAN_S: Final = 0.05
-#: A configuration all of whose launches take this much longer than the best will not win: it serves the strategy, which
-#: a coarser time serves as well. One that is nearer, be it in one launch, is measured as closely as the best itself.
+#: A configuration whose launches all exceed this multiple of the best will not win, so a wider interval and a shorter
+#: time suffice for the strategy.
 _BEHIND_FACTOR: Final = 1.1
 _BEHIND_WIDTH: Final = 0.05
 _BEHIND_SPAN_S: Final = 0.005
 
-#: Operations per byte of memory traffic from which on no device waits for its memory, whatever the precision.
+#: Operations per byte of memory traffic from which on no device waits for its memory.
 _COMPUTE_BOUND_INTENSITY: Final = 64.0
-#: Data of less than this share of the cache take less time to move than a launch takes to start.
+#: Minimum share of the cache: less data move faster than a launch starts.
 _SMALL_SHARE: Final = 1 / 64
-#: Where the cache is a smaller share of the data than this, what it still holds of the last launch does not show.
+#: Minimum size of the cache as a share of the data, for its content to matter.
 _STREAMING_SHARE: Final = 1 / 50
-#: Caches that do not replace strictly the oldest line need more than their own size to forget everything.
+#: Memory to move as a multiple of the cache, whose replacement need not be strictly by age.
 _SIZES: Final = 2
-#: Pieces of the memory that is moved on a device. Only one is written: a timed launch would wait for what is left of it
-#: in the cache to be written back.
+#: Pieces of the moved memory on a device. Only one is written, as a timed launch would wait for write-backs.
 _PIECES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class TimingPlan:
-    """How often to launch, and from what state of the caches."""
+    """The numbers of launches, and the state of the caches."""
 
     warmups: int = 1
-    min_repeats: int = 5  #: timed launches there are at least, unless they take longer than ``patience_s``
+    min_repeats: int = 5  #: minimum timed launches within ``patience_s``
     max_repeats: int = 200
-    relative_width: float = 0.02  #: launches end once the median's interval is within this share of it
-    #: From ``min_repeats`` on, seconds of the timed launches together, restoring buffers included.
-    cap_s: float = 0.5
-    #: Seconds of the timed launches together, be they fewer than ``min_repeats``; but always two.
-    patience_s: float = 2.0
-    #: Whether the caches are emptied before each timed launch: "on", "off", or "auto": on GPUs, for sizes at which
-    #: launches wait for memory and could find some of their data in the cache (:func:`is_worth_flushing`).
+    relative_width: float = 0.02  #: target half-width of the median's interval, relative to the median
+    cap_s: float = 0.5  #: maximum seconds of timed launches and restorations after ``min_repeats``
+    patience_s: float = 2.0  #: maximum seconds of timed launches, but at least two launches
+    #: Whether to empty caches before timed launches: "on", "off" or "auto" (on GPUs, see :func:`is_worth_flushing`)
     flush_cache: str = "auto"
     confidence: float = 0.95  #: of the median's interval
 
@@ -68,7 +63,7 @@ class TimingPlan:
             raise UnknownNameError("way to flush the cache:", self.flush_cache, FLUSHING)
 
 
-#: Of a search: few launches, as the finals tell the fastest apart.
+#: Timing in a search: few launches, as the finals rank the fastest.
 SEARCHING: Final = TimingPlan(min_repeats=3, max_repeats=7, confidence=0.75)
 
 
@@ -80,9 +75,8 @@ def repeat_launches(
 ) -> tuple[float, ...]:
     """Return the times in milliseconds of the timed launches.
 
-    Stops as soon as the median's confidence interval is tight, the time cap is reached or the
-    launches are used up, but not before ``min_repeats``; before that only where the median is clearly too long to be
-    of interest beside ``best_ms``, or launches take longer than the plan has patience for.
+    Stops after ``min_repeats`` as soon as the median's interval is narrow or a limit of the plan is reached; earlier
+    only if the median is clearly beaten by ``best_ms``, or after ``patience_s``.
     """
     for _ in range(plan.warmups):
         launch()
@@ -94,7 +88,7 @@ def repeat_launches(
         low_ms = median_interval(times, _BEATEN_CONFIDENCE)[0] if len(times) >= _BEATEN_LAUNCHES else -math.inf
         if took_s >= _BEATEN_SPAN_S and low_ms > _BEATEN_FACTOR * best_ms:
             break
-        if took_s >= plan.patience_s and len(times) >= min(2, plan.min_repeats):  # a single one has no spread to show
+        if took_s >= plan.patience_s and len(times) >= min(2, plan.min_repeats):  # one launch has no spread
             break
         if len(times) < plan.min_repeats:
             continue
@@ -107,10 +101,10 @@ def repeat_launches(
 
 
 def is_worth_flushing(footprint_bytes: int, cache_bytes: int, intensity: float | None) -> bool:
-    """Whether launches over and over on the same data would find some of it in the cache, and be faster for it.
+    """Whether repeated launches would be faster because of data in the cache.
 
-    Not when they are bound by arithmetic (``intensity``, operations per byte of traffic, None if not known), when there
-    is next to no data, or so much that the cache, of 0 bytes if not known, does not matter.
+    Not if they are bound by arithmetic (``intensity``: operations per byte of traffic, None if not known), if there is
+    very little data, or if there is far more data than cache (0 bytes if not known).
     """
     if not cache_bytes or is_bound_by_arithmetic(intensity):
         return False
@@ -118,15 +112,15 @@ def is_worth_flushing(footprint_bytes: int, cache_bytes: int, intensity: float |
 
 
 def is_bound_by_arithmetic(intensity: float | None) -> bool:
-    """Whether no device waits for memory at so many operations per byte of traffic; None if they are not known."""
+    """Whether launches of this intensity, in operations per byte of traffic, never wait for memory."""
     return intensity is not None and intensity >= _COMPUTE_BOUND_INTENSITY
 
 
 class CacheFlush:
-    """Scratch memory larger than the cache; moving all of it leaves nothing else there.
+    """Scratch memory larger than the cache; moving it replaces the content of the cache.
 
-    A device reads it, piece after piece, into the memory of one: so next to nothing in the cache has to be written
-    back. On the host every core moves its share, which empties the caches of its own, too.
+    A device copies all pieces to the first, so that little has to be written back. On the host every core moves its
+    share, which empties its own caches, too.
     """
 
     def __init__(self, backend: Backend, cache_bytes: int) -> None:
@@ -134,8 +128,7 @@ class CacheFlush:
             self._scratch: Buffer = backend.device.allocate(_SIZES * cache_bytes)
         except OutOfMemoryError as error:
             raise OutOfMemoryError(
-                f"no room to flush the cache of {cache_bytes} bytes with ({error}); it can be left as it is "
-                "(flush_cache='off')"
+                f"no memory to flush the cache of {cache_bytes} bytes ({error}); flush_cache='off' needs none"
             ) from error
         self._cores = sorted(os.sched_getaffinity(0)) if backend.shares_memory else []
         count = 2 * len(self._cores) or _PIECES
@@ -143,7 +136,7 @@ class CacheFlush:
         self._parts = [self._scratch.part(i * nbytes, nbytes) for i in range(count)]
 
     def __call__(self) -> None:
-        """Empty the cache; takes time, so not while something is timed."""
+        """Empty the cache; not within a timed launch."""
         if self._cores:
             with ThreadPoolExecutor(len(self._cores)) as threads:
                 list(threads.map(_move, self._cores, self._parts[::2], self._parts[1::2]))
@@ -157,18 +150,18 @@ class CacheFlush:
 
 
 def _move(core: int, first: Buffer, second: Buffer) -> None:
-    """Copy one half over the other and back, on one core: what is only written need not come into a cache."""
+    """Copy one half over the other and back on one core: only reading is certain to fill the cache."""
     os.sched_setaffinity(0, {core})  # of this thread alone
     first.copy_from(second)
     second.copy_from(first)
 
 
 def wants_flush(plan: TimingPlan, backend: Backend, kernel: Tunable, sizes: Sizes, data: DataManager) -> bool:
-    """Whether caches are emptied before timed launches: one answer for all configurations, that of the widest types."""
+    """Whether to empty caches before timed launches of all configurations, decided for the widest types."""
     cache_bytes = backend.describe().limits.get("cache_bytes", 0)
     if plan.flush_cache == "on" and not cache_bytes:
         raise MptuneError(
-            f"flush_cache='on': how large the last-level cache of {backend.describe().name} is, is not known; "
+            f"flush_cache='on': the size of the last-level cache of {backend.describe().name} is unknown; "
             "leave it at 'auto' or 'off'"
         )
     if plan.flush_cache != "auto" or backend.shares_memory:

@@ -1,8 +1,8 @@
-"""The process that compiles and launches, so that whatever a kernel does leaves the tuner standing.
+"""The worker process that compiles and launches, so that a kernel cannot end the tuner.
 
 The tuner sends a :class:`Job`, then names of methods of :class:`WorkerBench` with their arguments. The worker answers
-each with tuples: ``("phase", name)`` as phases begin, ``("reached", where)`` if a kernel reached memory that it may
-not, and at the end ``("answer", value, is_usable)`` or ``("raised", error)``.
+with tuples: ``("phase", name)`` as phases begin, ``("reached", where)`` if a kernel reached forbidden memory, and at
+the end ``("answer", value, is_usable)`` or ``("raised", error)``.
 """
 
 from __future__ import annotations
@@ -46,18 +46,16 @@ from mptune.results.trial import Measurement, Status, Trial
 from mptune.source.loading import load_tunable, loaded_modules, loaded_version
 from mptune.space.configuration import Configuration
 
-#: Phases in which nothing else may run on the processor: the worker waits until the tuner says that nothing does.
+#: Phases that need an idle processor: the worker waits until the tuner has paused its compilers.
 _QUIET: Final = ("timing", "observe")
-
-# -- what a worker starts with ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The kernel, data and options that a worker starts with, in a form that pickles."""
+    """The kernel, data and options of a worker, in a form that pickles."""
 
     definition: bytes  #: kernel and error metric (:func:`definition_of`)
-    function: str | None  #: name of the kernel's function; None for an application, whose kernels the worker compiles
+    function: str | None  #: name of the kernel's function; None for an application
     sizes: dict[str, int]
     backend: str
     seed: int
@@ -67,13 +65,13 @@ class Job:
 
 
 def definition_of(kernel: Tunable, metric: Metrics | None) -> bytes:
-    """Pickle a kernel, or path and version of its file where that holds it as it is, and an error metric."""
+    """Pickle a kernel, or path and version of its file if unchanged, and an error metric."""
     version, file = loaded_version(kernel), io.BytesIO()
     for module in loaded_modules():
         cloudpickle.register_pickle_by_value(module)
     try:
         with warnings.catch_warnings():
-            # To find where a function comes from, every imported module is looked into, deprecated ones too.
+            # cloudpickle searches all imported modules for a function, and deprecated modules warn.
             warnings.simplefilter("ignore")
             _Pickler(file).dump((kernel if version is None else (str(kernel.path), version), metric))
     except (pickle.PicklingError, TypeError, AttributeError) as error:
@@ -85,14 +83,13 @@ def definition_of(kernel: Tunable, metric: Metrics | None) -> bytes:
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, obj: Any) -> Any:
-        # Since 3.1.3 cloudpickle drops the file name of code objects. Error messages and steps need that name.
+        # Since 3.1.3 cloudpickle drops the file name of code objects, which error messages and steps need.
         if isinstance(obj, CodeType):
             return marshal.loads, (marshal.dumps(obj),)
         return super().reducer_override(obj)
 
 
 def _defined(definition: bytes) -> tuple[Tunable, Metrics | None]:
-    """Return kernel and error metric; the bytes come from the parent process alone."""
     try:
         kernel, metric = pickle.loads(definition)
         if isinstance(kernel, tuple):
@@ -112,26 +109,26 @@ class WorkerBench(Bench):
     """A bench that measures several configurations together."""
 
     def remeasure(self, requests: Sequence[Request], rounds: int, visit: TimingPlan) -> Finished:
-        """Return the trial of each turn of :func:`~mptune.measure.rounds.remeasure`, and how busy the machine was."""
+        """Return the trials of :func:`~mptune.measure.rounds.remeasure`, and the load of the machine."""
         trials: list[Trial] = []
         calibration_ms: list[float] = []
         tasks: list[float] = []
         for trial in remeasure(self, requests, rounds, visit):
             trials.append(trial)
             if self.backend.shares_memory:
-                # The machine itself is timed for about as long as a launch of the turn took.
+                # Fixed work of about the duration of a launch shows the speed of the machine.
                 launch_ms = min(trial.measurement.times_ms, default=0.0)
                 calibration_ms.append(fixed_work_ms(min(max(launch_ms, 0.5), 5.0)))
-                # Last: the threads of a launch stay awake for a moment, and are no other tasks.
+                # Last, as the threads of a launch stay awake for a moment, and are no other tasks.
                 tasks.append(other_tasks_per_core())
         known = [count for count in tasks if not math.isnan(count)]
         tasks_per_core = statistics.fmean(known) if known else None
         return Finished(tuple(trials), tasks_per_core=tasks_per_core, calibration_ms=tuple(calibration_ms))
 
     def run_on_draws(self, requests: Sequence[Request], draws: Sequence[Draw]) -> Finished:
-        """Run configurations on draws of the inputs: all on one draw before the next is made.
+        """Run all configurations on each draw of the inputs, up to a failure that leaves the device unusable.
 
-        Each trial has the errors on its draw alone. A failure that leaves the device unusable is the last.
+        Each trial has the errors on its draw alone.
         """
         done = Finished(())
         with self.keeping_loaded():
@@ -150,7 +147,7 @@ class WorkerBench(Bench):
 
 
 def main(connection: Connection) -> None:
-    """Call the methods that are asked for until the connection closes."""
+    """Call requested methods until the connection closes."""
 
     def announce(phase: str) -> None:
         connection.send(("phase", phase))
@@ -189,15 +186,15 @@ def main(connection: Connection) -> None:
             trials = [answer] if isinstance(answer, Trial) else answer.trials if isinstance(answer, Finished) else ()
             connection.send(("answer", answer, all(map(bench.is_usable, trials))))
     except (EOFError, ConnectionError):
-        # After a fault a device refuses to take its memory back, and nobody is there to be told.
+        # After a fault a device refuses to free its memory, and the tuner is gone.
         with contextlib.suppress(MptuneError):
             bench.close()
 
 
 def _limit_memory() -> None:
-    """Have an allocation fail beyond what the machine has, and the system end this process first when memory is short.
+    """Limit allocations to the memory of the machine, and let the system end this process first if memory is short.
 
-    A kernel that allocates without end then takes neither the tuner nor anybody else with it.
+    Otherwise a kernel that allocates without end would end the tuner and other processes.
     """
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
@@ -207,7 +204,7 @@ def _limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (limit if most == resource.RLIM_INFINITY else min(limit, most), most))
 
 
-#: Flag of sigaction, and where a siginfo_t of Linux has the address, on every 64-bit processor.
+#: Flag of sigaction, and offset of the address in siginfo_t on 64-bit Linux.
 _SA_SIGINFO: Final = 4
 _ADDRESS_OFFSET: Final = 16
 _HANDLER: Final = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
@@ -224,15 +221,15 @@ class _Action(ctypes.Structure):
     ]
 
 
-#: The C library has only addresses of them.
+#: Kept alive, as the C library has only their addresses.
 _kept: Final[list[_Action]] = []
 
 
 def _tell_of_faults(tell: Callable[[int], None]) -> None:
-    """Call a function with the address when this process touches memory that it may not; then the signal ends it.
+    """Call a function with the address of a memory fault, before the signal ends this process.
 
-    The function runs in the thread that did it, a kernel's, while all others wait for the kernel. Where that thread
-    has no stack left to run it, it is not called.
+    It runs in the faulting thread of a kernel, while all others wait for the kernel; not if that thread has no stack
+    left.
     """
     library = ctypes.CDLL(None)
 
@@ -249,7 +246,7 @@ def _tell_of_faults(tell: Callable[[int], None]) -> None:
 
 # -- in the tuner ----------------------------------------------------------------------------------
 
-#: The most frequent reason for a signal, said of a kernel that was ended by it.
+#: The most frequent cause of a signal that ends a kernel.
 _USUAL_CAUSES: Final[Mapping[int, str]] = {
     signal.SIGSEGV: "usually an index out of bounds, or recursion that used up the stack",
     signal.SIGBUS: "usually a misaligned vector, or an index out of bounds",
@@ -258,7 +255,7 @@ _USUAL_CAUSES: Final[Mapping[int, str]] = {
     signal.SIGKILL: "by somebody, or by the system because memory ran out",
 }
 _STEPS: Final = "a run of the application's steps"
-#: Phases in which functions of the definition run, and those in which no kernel does.
+#: Phases in which functions of the definition run, and phases without kernels.
 _OF_FUNCTIONS: Final = ("start", "inputs")
 _BEFORE_KERNELS: Final = (*_OF_FUNCTIONS, "compile")
 
@@ -270,11 +267,11 @@ class Limits:
     compile_s: float = 60.0  #: of one compilation
     run_s: float = 30.0  #: of any other phase of a trial
     start_s: float = 900.0  #: of the worker's start
-    launch_factor: float = math.inf  #: how many times as long as the baseline's a launch may take
+    launch_factor: float = math.inf  #: of a launch, as a multiple of the baseline's
 
     @classmethod
     def of(cls, trial_limit: float | str) -> Limits:
-        """Return the limits that seconds, or a multiple of the baseline's launch such as "10x", set for a trial."""
+        """Return the limits of a trial for seconds, or for a multiple of the baseline's launch such as "10x"."""
         try:
             return cls(run_s=float(trial_limit))
         except ValueError:
@@ -287,7 +284,7 @@ class Limits:
 
 
 class WorkerDied(Exception):
-    """The worker process ended, or a phase ran out of time and it was ended."""
+    """The worker process ended, or was ended as a phase ran out of time."""
 
     def __init__(self, status: Status, message: str, measurement: Measurement) -> None:
         super().__init__(status, message, measurement)
@@ -302,27 +299,24 @@ class WorkerDied(Exception):
 
 
 class Worker:
-    """A worker process, started when it is needed and replaced when a kernel brings it down.
+    """A worker process, started when needed and replaced when a kernel ends it.
 
-    One thread at a time may use it, and any may :meth:`abort` it. The process has the variables of ``environment``
-    besides those of this one.
+    One thread at a time may use it, and any may :meth:`abort` it. ``environment`` is added to the variables of this
+    process.
     """
 
     def __init__(self, job: Job, limits: Limits, environment: Mapping[str, str] | None = None) -> None:
         self._job = job
         self._limits = limits
         self._environment = environment
-        #: None if no process is running.
-        self.child: PythonChild | None = None
+        self.child: PythonChild | None = None  #: None if no process is running
         self._is_closed = False
         self._phase = "start"
-        #: How the present evaluation is measured.
-        self._plan = Plan()
-        #: Near which buffer a kernel reached memory that it may not; empty if none did.
-        self._reached = ""
+        self._plan = Plan()  #: of the present evaluation
+        self._reached = ""  #: place of a memory fault relative to the nearest buffer
 
     def start(self) -> Ready:
-        """Start the process if it is not running; return what it reports of its device."""
+        """Start the process if it is not running; return its report."""
         if self.child is None:
             self._phase, self._reached = "start", ""
             self.child = PythonChild("mptune.measure.worker:main", environment=self._environment)
@@ -345,9 +339,9 @@ class Worker:
         quiet: Callable[[], AbstractContextManager[None]] = nullcontext,
         plan: Plan | None = None,
     ) -> Any:
-        """Return what a method of the process's :class:`WorkerBench` returns; raises MptuneError or WorkerDied.
+        """Call a method of the process's :class:`WorkerBench`; raises MptuneError or WorkerDied.
 
-        What is timed is timed inside a block of ``quiet()``; ``plan`` limits the launches.
+        Launches are timed within ``quiet()``; ``plan`` limits them.
         """
         self.start()
         assert self.child is not None
@@ -355,21 +349,21 @@ class Worker:
         return self._answer(self.child, (method, arguments), quiet)
 
     def abort(self) -> None:
-        """Kill the process, from any thread, and let no other one start."""
+        """Kill the process, from any thread, and start no other."""
         self._is_closed = True
         child = self.child
         if child is not None:
             child.signal(signal.SIGKILL)
 
     def close(self) -> None:
-        """Let the process free its device and leave; kill it if it does not."""
+        """End the process after it has freed its device; kill it if it does not end."""
         self._is_closed = True
         if self.child is not None:
             self.child.hang_up()
             self.child = None
 
     def _answer(self, child: PythonChild, message: object, quiet: Callable[[], AbstractContextManager[None]]) -> Any:
-        """Return the answer to a message; end a process that fails or cannot do more."""
+        """Return the answer to a message; end a process that fails or is unusable."""
         began_s = time.perf_counter()
         try:
             child.send(message)
@@ -395,7 +389,7 @@ class Worker:
             if isinstance(error, ChildEnded):
                 death = WorkerDied(Status.CRASH, self._cause_of_death(error), Measurement(durations_s=lost))
             else:
-                # Under a larger limit a trial that ran out of time is worth another try.
+                # The exceeded limit is recorded, as a larger limit repeats the trial.
                 limit_s, run_s = self._limit_s(), self._limits.run_s
                 is_of_launch = self._phase == "launch" and limit_s < run_s
                 exceeded = self._plan.launch_limit(limit_s) if is_of_launch else {"limit_s": run_s}
@@ -418,12 +412,12 @@ class Worker:
         if self._phase in _OF_FUNCTIONS:
             return self._limits.start_s
         if self._phase in ("reference", INSTRUMENTED):
-            # These compile, too, and are not tuned.
+            # These phases include compilations.
             return self._limits.compile_s + 4 * self._limits.run_s
         if self._phase == "compile":
-            # The compiler has a limit of its own; the worker's is only there in case that one fails.
+            # The compiler has a limit of its own; this is a fallback.
             return self._limits.compile_s + 10.0
-        # Beside a launch 2 s are for restoring buffers, on a busy machine.
+        # 2 s more for restoring buffers on a busy machine.
         launch_s = self._plan.launch_limit_ms / 1e3 + 2.0 if self._phase == "launch" else math.inf
         return min(self._limits.run_s, launch_s)
 

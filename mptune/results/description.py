@@ -1,4 +1,4 @@
-"""What a run found, described once: the terminal, reports, notebooks and ``--json`` show this and nothing else."""
+"""The description of a run that terminal, reports, notebooks and ``--json`` share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def describe(run: Run) -> Description:
-    """Return what a run found: the winner beside the baseline, how its trials ended, and what to know about it."""
+    """Return the description of a run: the winner beside the baseline, the statuses of trials, and remarks."""
     info = run.info
     second = {"best": run.best} if run.best is not None else {"closest, not feasible": run.closest}
     trials = {name: trial for name, trial in {"baseline": run.baseline, **second}.items() if trial is not None}
@@ -90,7 +90,7 @@ def _won(run: Run, best: Trial) -> str:
 
 
 def _no_narrower(run: Run, best: Trial) -> str:
-    """Return that no narrower types beat the baseline's, and what came closest; empty where some did."""
+    """Return the verdict of a run whose winner has the baseline's types, with the closest trials; else empty."""
     fixed, objective = run.info.baseline_values or {}, run.objective
     if not fixed or not best.configuration.is_among(fixed):
         return ""
@@ -148,7 +148,7 @@ def _verdict(run: Run) -> str:
 
 
 def facts(run: Run) -> tuple[Fact, ...]:
-    """Return what is known of a run beside its trials, by the names that ``--json`` has."""
+    """Return the facts of a run beside its trials, by their names in ``--json``."""
     info, objective, state = run.info, run.info.objective, run.state
     metric: str | dict[str, str] = info.metric
     if info.metrics and isinstance(objective.threshold, Mapping):
@@ -198,7 +198,7 @@ def _origin(run: Run) -> tuple[Fact, ...]:
 
 
 def spent_s(run: Run) -> dict[str, float]:
-    """Return the seconds by phase, most first; "other" comes last and has the phases below a hundredth."""
+    """Return the seconds by phase, longest first; "other" comes last and includes phases below 1%."""
     seconds = {"trials cut off" if name == "lost" else name: each for name, each in run.durations_s.items() if each > 0}
     whole = math.fsum(seconds.values())
     shown = {name: each for name, each in seconds.items() if name != "other" and each >= 0.01 * whole}
@@ -215,9 +215,9 @@ def _spent(run: Run) -> str:
 
 
 def comparison(run: Run, trials: Mapping[str, Trial]) -> Table:
-    """Return some trials side by side, by name: what was measured, then the values of their parameters.
+    """Return the measurements, then the parameter values, of trials side by side, by the columns' names.
 
-    Of an application, a parameter has the buffers of its type in brackets.
+    Parameters of an application are followed by the buffers of that type in brackets.
     """
     info, of = run.info, list(trials.values())
     read = dict.fromkeys((*run.objective.metrics, *sorted(run.objective.names | run.objective.constraint_names)))
@@ -243,7 +243,6 @@ def _further_limits(run: Run) -> list[str]:
 
 
 def _errors(run: Run) -> list[tuple[str, str]]:
-    """Return the errors to show beside ``error``, with their measures: those of single outputs, and further metrics."""
     by_measure = {run.info.measured_by(name): name for name in run.metric_names if name.startswith("error.")}
     return [(name, measure) for measure, name in by_measure.items()] if len(by_measure) > 1 else []
 
@@ -287,7 +286,7 @@ def _front(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> Table:
 
 
 def sources_table(runs: Sequence[Sequence[Mapping[str, Any]]]) -> Table:
-    """Return what runs made of their sources, each a list of the same sources: the weights are those at the end."""
+    """Return the use of the same sources in one or several runs, with their final weights."""
     rows = []
     for uses in zip(*runs, strict=True):
         first, weights = uses[0], sorted(use["weight"] for use in uses)
@@ -306,7 +305,7 @@ def _failures(run: Run) -> Table:
 
 
 def compare_runs(runs: Mapping[str, Run | None]) -> Table:
-    """Return a row for each of several runs by name, None for a run that was not begun."""
+    """Return a row for each run by name; None stands for a run that has not begun."""
     known = [run for run in runs.values() if run is not None]
     same = [name for name in ("kernel", "device", "strategy") if len({getattr(run.info, name) for run in known}) == 1]
     metric = known[0].info.objective.metric if known else "time_ms"
@@ -364,7 +363,7 @@ def _remarks(run: Run, trials: Mapping[str, Trial]) -> Iterator[str]:
 
 
 def verified_text(run: Run, trial: Trial) -> str:
-    """Return what unseen inputs said of a trial, or why it was run on none; empty where neither is known."""
+    """Return the verification of a trial in words, or why there is none; empty where neither is known."""
     if text := in_words(trial, run.info.objective):
         but = "; the warnings say what errors leave out" if run.info.caveats else ""
         return text + but + why_fewer(run, trial)
@@ -379,7 +378,7 @@ def verified_text(run: Run, trial: Trial) -> str:
 
 
 def why_fewer(run: Run, trial: Trial) -> str:
-    """Return why a trial was verified on fewer unseen inputs than requested; empty if it was not, or on all."""
+    """Return why a reported trial was verified on fewer unseen inputs than requested; else empty."""
     is_reported = any(trial.configuration == other.configuration for other in run.reported)
     if not is_reported or not 0 < count_of(trial, "unseen_inputs") < run.state.verify_wanted:
         return ""
@@ -414,7 +413,7 @@ def _not_compiled(run: Run) -> Iterator[str]:
 
 
 def describe_front(run: Run, metrics: Sequence[str]) -> Description:
-    """Return the trials that no other beats in every metric, and what to know about them."""
+    """Return the description of a front: its trials, and remarks."""
     trials = run.pareto(metrics)
     valid = sum(trial.is_valid for trial in run.trials)
     without = len(run.trials) - valid
@@ -432,6 +431,6 @@ def describe_front(run: Run, metrics: Sequence[str]) -> Description:
     if best is not None and {objective, "error"} <= set(metrics) and best not in trials:
         remarks.append(
             f"the best ({objective} {number(run.metric_of(best, objective))}, error {number(best.error)}) is not among "
-            "them: of those that are as good, as far as the finals can tell, it is the simplest"
+            "them: it is the simplest of the trials that the finals tie"
         )
     return Description(run.kernel, tables=(_front(run, metrics, trials),), remarks=tuple(remarks))

@@ -1,4 +1,4 @@
-"""Where the time of an application's run went: the launches of each of its kernels, and what lies between them."""
+"""The parts of an application's time: the launches of each kernel, and the host's work between them."""
 
 from __future__ import annotations
 
@@ -10,50 +10,46 @@ from typing import Final
 
 from mptune.results.trial import Trial
 
-#: Metrics of a trial of an application: by kernel, how often it was launched in a run, and how long that took in all.
+#: Prefixes of an application's metrics: the launches of a kernel in a run, and the time of all of them.
 LAUNCHES: Final = "launches."
 TIME_MS: Final = "time_ms."
-#: Where runs on the same inputs launch a kernel differently often: how often at least, and at most.
+#: Prefixes of the fewest and the most launches of a kernel, where runs on the same inputs differ.
 FEWEST: Final = "fewest_launches."
 MOST: Final = "most_launches."
-#: How long the same run took beside its launches: the steps' own Python, and what they read, write and copy.
+#: Metric of the time between launches: the steps' own Python, and their reads, writes and copies.
 HOST_MS: Final = "host_ms"
-#: What tables and charts call that time.
+#: Label of this time in tables and charts.
 HOST: Final = "host, between launches"
 
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """How often a kernel was launched in one run of an application, and how long all of these launches took."""
+    """The launches of a kernel in one run of an application, and the time of all of them."""
 
     launches: int
     time_ms: float
 
 
 def kernel_times(trial: Trial) -> dict[str, KernelTime]:
-    """Return the launches and times of an application's kernels in a run, by name; nothing for a single kernel.
+    """Return the launches and times of an application's kernels in a run, by name; empty for a single kernel.
 
-    With :func:`host_ms` they add up to the trial's time: they are shares of it. A run takes longer than another, so
-    that the times taken within some are not parts of the median of all.
+    They are scaled so that they and :func:`host_ms` add up to the trial's time, a median of several runs.
     """
     launches, parts = _launches(trial), _parts_ms(trial)
     return {name: KernelTime(int(count), parts[TIME_MS + name]) for name, count in launches.items()}
 
 
 def host_ms(trial: Trial) -> float:
-    """Return how long that run took beside its launches, in milliseconds.
-
-    Where the trial does not say it is what the launches leave of its time.
-    """
+    """Return the time of a run between launches in ms; the remainder of the trial's time if it was not measured."""
     parts = _parts_ms(trial)
     return parts[HOST_MS] if HOST_MS in parts else max(0.0, trial.time_ms - math.fsum(parts.values()))
 
 
 def by_kernel(trials: Sequence[Trial]) -> dict[str, float]:
-    """Return the metrics that say where the time went in several turns of an application; nothing for a single kernel.
+    """Return the metrics of the parts of an application's time over several turns; empty for a single kernel.
 
-    Each part is its mean share of a turn, of the median of their times: what disturbed one turn hardly counts. Launches
-    are those of the turn nearest to that median; where others have fewer or more, that is told, too.
+    A part is its mean share of a turn times the median of the turns. Launches are counted in the turn nearest to that
+    median, with the fewest and the most of all turns where these differ.
     """
     time_ms = statistics.median(trial.time_ms for trial in trials)
     nearest = min(trials, key=lambda trial: abs(trial.time_ms - time_ms))
@@ -72,14 +68,13 @@ def by_kernel(trials: Sequence[Trial]) -> dict[str, float]:
 
 
 def _launches(trial: Trial) -> dict[str, float]:
-    """Return how often each kernel was launched whose time is known, too."""
     names = [name.removeprefix(LAUNCHES) for name in trial.measurement.metrics if name.startswith(LAUNCHES)]
     counts = {name: trial.metric(LAUNCHES + name) for name in names}
     return {name: n for name, n in counts.items() if math.isfinite(n) and math.isfinite(trial.metric(TIME_MS + name))}
 
 
 def _parts_ms(trial: Trial) -> dict[str, float]:
-    """Return the parts of a trial's time by their metrics; they add up to it where that of the host is among them."""
+    """Return the parts of a trial's time by their metrics; with the host's part, they add up to it."""
     parts = {TIME_MS + name: trial.metric(TIME_MS + name) for name in _launches(trial)}
     if not math.isfinite(trial.metric(HOST_MS)):
         return parts

@@ -1,4 +1,4 @@
-"""Expressions over the metrics of a trial: what is optimised, and what a measured constraint compares.
+"""Expressions over the metrics of a trial, for objectives and measured constraints.
 
 A metric's name may have dots (``error.y``, ``error.y.MaxAE``).
 """
@@ -23,7 +23,7 @@ OBJECTIVES: Final[Mapping[str, str]] = {
     "error": "error",
 }
 
-#: Metrics of which more is better, unless a run minimised them.
+#: Metrics whose larger values are better, unless a run minimised them.
 MORE_IS_BETTER: Final = frozenset({"speedup", "bandwidth_gb_s", "flop_rate_gflop_s", "occupancy"})
 
 _METRIC_NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
@@ -32,14 +32,9 @@ _Excess = Callable[[Mapping[str, float]], float]
 
 
 def unknown_metric(what: str, name: str, metrics: Collection[str], objectives: Collection[str]) -> UnknownNameError:
-    """Return the error for a metric that there is not, in the words in which an objective is asked for.
+    """Return the error for an unknown metric; ``what`` begins the message.
 
-    Args:
-        what: where it was looked for, for the message.
-        name: the metric.
-        metrics: those there are.
-        objectives: the metrics and expressions that are optimised; where none of them reads the metric, as where a
-            constraint does, only metrics have names.
+    If one of the objectives reads the metric, the short names of objectives are offered beside the metrics.
     """
     reading = next((metric for metric in objectives if name in MetricExpression(metric).names), None)
     if reading is None or (reading != name and reading not in OBJECTIVES.values()):
@@ -50,15 +45,14 @@ def unknown_metric(what: str, name: str, metrics: Collection[str], objectives: C
 
 
 def is_error(metric: str) -> bool:
-    """Whether a metric is the error of the worst output or of a single one."""
+    """Whether a metric is an error: of the worst output or of a single output."""
     return metric == "error" or metric.startswith("error.")
 
 
 def chosen_objectives(objective: str, objectives: Sequence[str] = (), maximise: bool = False) -> tuple[str, ...]:
-    """Return the metrics or expressions to optimise, from the short names a user may give.
+    """Return the metrics or expressions to optimise, from short names, metrics' names or expressions.
 
-    Either ``objective``, a key of :data:`OBJECTIVES`, a metric's name or an expression; or two or three of these as
-    ``objectives``, and then ``objective`` must be left at time and none is maximised.
+    Two or three ``objectives`` replace ``objective``, which must then be time; none of them is maximised.
     """
     single = OBJECTIVES.get(objective.strip(), objective)
     if not objectives:
@@ -79,14 +73,9 @@ def chosen_objectives(objective: str, objectives: Sequence[str] = (), maximise: 
 
 
 class MetricExpression:
-    """A metric's name or an expression over metrics.
+    """A metric's name or an expression over metrics: ``time_ms``, ``error.y``, ``time_ms * energy_j``, ...
 
-    Args:
-        text: ``time_ms``, ``error.y``, ``time_ms * energy_j``, ...
-        what: what it is, for messages.
-
-    Attributes:
-        names: names of the metrics it reads.
+    ``what`` is its role in messages. ``names`` are the metrics that it reads.
     """
 
     __slots__ = ("_expression", "_what", "names", "text")
@@ -96,7 +85,7 @@ class MetricExpression:
         self._what = what
         if not self.text:
             raise ExpressionError(f"the {what} is empty; give a metric's name or an expression over metrics")
-        if _METRIC_NAME.fullmatch(self.text):  # also one that is a keyword of Python
+        if _METRIC_NAME.fullmatch(self.text):  # a keyword of Python is a name, too
             self._expression = Expression(self.text, ast.Name(self.text, ast.Load()))
         else:
             try:
@@ -104,10 +93,10 @@ class MetricExpression:
             except ExpressionError as error:
                 raise ExpressionError(f"{what} {self.text!r}: {error}") from error
         self.names = self._expression.names
-        self.value(dict.fromkeys(self.names, 1))  # an expression that gives no number is refused before any trial
+        self.value(dict.fromkeys(self.names, 1))  # refuses an expression without a number before any trial
 
     def value(self, metrics: Mapping[str, float]) -> float:
-        """Return the value for metrics that hold all of :attr:`names`.
+        """Return the value for metrics that include all of :attr:`names`.
 
         NaN if it is undefined (a division by zero, a root of a negative number) or not finite.
         """
@@ -127,21 +116,15 @@ class MetricExpression:
 
 
 class MeasuredConstraint:
-    """A limit on what is measured: comparisons by ``<=``, ``<``, ``>=`` and ``>``, joined by ``and`` and ``or``.
+    """A limit on measured metrics: comparisons by ``<=``, ``<``, ``>=`` and ``>``, joined by ``and`` and ``or``.
 
-    How far a trial is beyond a comparison "left <= right" is its excess, in decades like the error's:
+    The excess of a trial over a comparison "left <= right" is in decades, like an error's:
 
     - log10(left / right) if both sides are positive;
     - otherwise the logarithm of 1 plus the difference of the sides.
 
-    It is at most 0 exactly if the comparison holds. Of several joined by ``and`` (as in ``1 <= x <= 2``) the largest
-    excess counts, of several joined by ``or`` the smallest. A side that is undefined is beyond any limit.
-
-    Args:
-        text: such as ``energy_j <= 1.5`` or ``memory_bytes < 2**30 and occupancy >= 0.5``.
-
-    Attributes:
-        names: names of the metrics it reads.
+    It is at most 0 exactly if the comparison holds. ``and`` (as in ``1 <= x <= 2``) has the largest excess, ``or`` the
+    smallest. The excess over an undefined side is infinite. ``names`` are the metrics that it reads.
     """
 
     __slots__ = ("_excess", "names", "text")
@@ -155,7 +138,7 @@ class MeasuredConstraint:
             raise ExpressionError(f"measured constraint {self.text!r} names no metric")
 
     def excess(self, metrics: Mapping[str, float]) -> float:
-        """Return how many decades metrics that hold all of :attr:`names` are beyond it; at most 0 if it holds."""
+        """Return the excess in decades of metrics that include all of :attr:`names`; at most 0 if it holds."""
         return self._excess(metrics)
 
     def _compiled(self, tree: ast.expr) -> _Excess:
@@ -179,7 +162,7 @@ class MeasuredConstraint:
 
 
 def excess_of(small: float, large: float, strict: bool = False) -> float:
-    """Return how many decades "small <= large" (or "<") is broken by, as of :class:`MeasuredConstraint`."""
+    """Return the excess over "small <= large" (or "<") in decades, as :class:`MeasuredConstraint` defines it."""
     if math.isnan(small) or math.isnan(large):
         return math.inf
     if small > 0 and large > 0:

@@ -1,11 +1,11 @@
-"""What is optimised: metrics or expressions over metrics, an error threshold, measured constraints, and a penalty.
+"""The objective: metrics or expressions over metrics, an error threshold, measured constraints, and a penalty.
 
 The score of a trial follows Heldens 2026, Sec. III-D and V-C: its performance where the error meets
 the threshold, a penalty where it does not. One deviation: an error *equal* to the threshold is
 feasible here (the paper asks for a strictly smaller one), so that ``--max-error X`` means "at most X".
-Measured constraints (``energy_j <= 1.5``) count like the threshold: a trial is feasible where all hold, and a
-penalty takes the largest of the excesses, each in decades.
-With several objectives the result is the front of the feasible trials; "best" and the score go by the first one.
+Measured constraints (``energy_j <= 1.5``) count like the threshold: a trial is feasible where all hold, and the
+largest excess, in decades, sets the penalty. Several objectives have a front of feasible trials as their result; "best"
+and the score follow the first objective.
 """
 
 from __future__ import annotations
@@ -24,42 +24,40 @@ from mptune.errors import MptuneError, UnknownNameError
 from mptune.results.metric_expressions import MeasuredConstraint, MetricExpression, excess_of
 from mptune.results.trial import Status, Trial
 
-#: What an inaccurate trial can score (Heldens 2026, Sec. V-C).
+#: Penalties of an inaccurate trial (Heldens 2026, Sec. V-C).
 PENALTIES: Final[tuple[str, ...]] = ("hard", "linear", "decay")
 
-#: Stands for 0 in a logarithm: less than any error of a double.
+#: Replaces 0 in a logarithm: less than any error of a double.
 LEAST_VALUE: Final = 1e-20
 _LARGEST: Final = sys.float_info.max
 _TINIEST: Final = 5e-324
-#: More decades than lie between any two positive doubles; stands for an infinite excess in a penalty.
+#: Replaces an infinite excess in a penalty, in decades: more than between any two positive doubles.
 _MOST_DECADES: Final = 700.0
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """Scores trials: higher is better, whatever the metric's direction.
+    """Scores trials: higher is better for any direction of the metric.
 
     Performance is a ratio ("speedup"), so the value of the objective must not be negative: minimise
-    ``2 ** (log10_error)`` rather than ``log10_error``. A value of exactly 0 is the best there is when
-    minimised and the worst when maximised; performance is kept between the smallest and the largest
-    positive double, so that every scored feasible trial scores above 0.
+    ``2 ** (log10_error)`` rather than ``log10_error``. Performance is kept between the smallest and the largest
+    positive double, so that every feasible trial with a known value scores above 0.
 
     Attributes:
         metric: a metric's name (``time_ms``, ``error.y``) or an expression over names (``time_ms * energy_j``).
         minimise: whether less of the metric is better.
-        threshold: the largest error allowed, of the worst output or by name; None: any error will do. With ``error.``
-            before it a name is a metric of the trials: an output, or a metric or output and metric
-            (``NRMSE_rows_max``, ``y.MaxAE``); the empty name is the worst output's.
-        penalty: what an inaccurate trial scores. ``hard``: 0. ``linear``: ``alpha * (log10 tau - log10 error)``.
-            ``decay``: ``performance * exp(beta * (log10 tau - log10 error))``. Of several thresholds, the one that
-            is exceeded by the largest factor counts.
+        threshold: the largest error allowed, of the worst output or by name; None allows any error. A name is that of a
+            trial's metric without ``error.``: an output, a metric, or both (``NRMSE_rows_max``, ``y.MaxAE``); the
+            empty name is the worst output's.
+        penalty: score of an inaccurate trial. ``hard``: 0. ``linear``: ``alpha * (log10 tau - log10 error)``.
+            ``decay``: ``performance * exp(beta * (log10 tau - log10 error))``. The threshold that is exceeded by the
+            largest factor counts.
         alpha: slope of the linear penalty.
         beta: rate of the decay penalty.
-        baseline: the metric's value of the baseline; performance is relative to it. None or 0 give no ratio:
-            performance then is 1 / value, or the value where it is maximised.
-        constraints: what the metrics of a feasible trial satisfy besides, as of
-            :class:`~mptune.results.metric_expressions.MeasuredConstraint`.
-        also: further objectives, as ``metric``, of which less is better.
+        baseline: the metric's value of the baseline, for performance relative to it. With None or 0, performance is
+            1 / value, or the value of a maximised metric.
+        constraints: texts of measured constraints (:class:`~mptune.results.metric_expressions.MeasuredConstraint`).
+        also: further objectives, like ``metric``, all minimised.
     """
 
     metric: str = "time_ms"
@@ -93,12 +91,12 @@ class Objective:
 
     @property
     def is_time(self) -> bool:
-        """Whether the first objective is that launches take little time."""
+        """Whether the first objective is a short time."""
         return self.metric == "time_ms" and self.minimise
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of the metrics the values are made of."""
+        """Names of the metrics that the objectives read."""
         return frozenset().union(*(_expression(text).names for text in self.metrics))
 
     @property
@@ -108,7 +106,7 @@ class Objective:
 
     @property
     def limits(self) -> Mapping[str, float]:
-        """The largest value allowed of each error that has a threshold, by the name of the trials' metric."""
+        """The threshold of each limited error, by the name of the trials' metric."""
         if self.threshold is None:
             return {}
         named = self.threshold if isinstance(self.threshold, Mapping) else {"": self.threshold}
@@ -117,25 +115,23 @@ class Objective:
     def value(self, trial: Trial) -> float:
         """Return the value of the (first) objective in its own unit.
 
-        NaN for a trial that is not valid, for an infeasible one that was not measured further, and where
-        the expression is undefined (a division by zero, a root of a negative number) or not finite: such a trial
-        is never best.
+        NaN for a trial that is not valid or lacks a metric, and where the expression is undefined or not finite.
         """
         return self._value(self.metric, trial)
 
     def values(self, trial: Trial) -> tuple[float, ...]:
-        """Return the value of every objective; NaN, and errors, as of :meth:`value`."""
+        """Return the value of every objective, as :meth:`value` does."""
         return tuple(self._value(metric, trial) for metric in self.metrics)
 
     def levels(self, trial: Trial) -> tuple[float, ...]:
-        """Return log10 of each objective, in which fronts are searched and compared: less is better; NaN if unknown.
+        """Return log10 of each objective for comparing fronts: less is better, NaN if unknown.
 
-        0 counts as 1e-20; a maximised objective has the sign changed.
+        0 counts as 1e-20; a maximised objective has its sign changed.
         """
         values = self.values(trial)
         for metric, value in zip(self.metrics, values, strict=True):
             _require_not_negative(metric, value, trial, "its logarithm")
-        # What is not known stays so: NaN is not less than anything.
+        # NaN stays NaN, as it is not less than any number.
         first, *others = (math.log10(LEAST_VALUE if value < LEAST_VALUE else value) for value in values)
         return (first if self.minimise else -first, *others)
 
@@ -163,8 +159,8 @@ class Objective:
     def error_excess(self, trial: Trial) -> float:
         """Return log10 of the factor by which the error exceeds the threshold; at most 0 exactly when it does not.
 
-        ``-inf`` for a valid trial without an error or a threshold to exceed, ``inf`` for a trial that is not
-        valid or whose error is infinite, NaN or unknown.
+        ``-inf`` without a threshold or for an error of 0, ``inf`` for a trial that is not valid or whose error is
+        infinite, NaN or unknown.
         """
         if not trial.is_valid:
             return math.inf
@@ -199,7 +195,7 @@ class Objective:
         return self.log10_excess(trial) <= 0
 
     def judge(self, trial: Trial) -> Trial:
-        """Return a valid trial with its status under this objective and why it is infeasible; any other as it is."""
+        """Return a valid trial with its status and message under this objective; any other unchanged."""
         if not trial.is_valid:
             return trial
         if (excess := self.error_excess(trial)) > 0:
@@ -232,11 +228,10 @@ class Objective:
         )
 
     def score(self, trial: Trial) -> float:
-        """Return what a strategy maximises: performance or penalty; ``-inf`` if there is nothing to score.
+        """Return the score that a strategy maximises: performance or penalty; ``-inf`` if neither is known.
 
-        Finite for every valid trial whose value is known; an infeasible one needs none under ``hard`` and
-        ``linear``. Under ``hard`` and ``linear`` no infeasible trial reaches a feasible one; under ``decay`` it
-        may, as published.
+        Under ``hard`` and ``linear`` an infeasible trial needs no known value, and never reaches a feasible one; under
+        ``decay`` it may, as published.
         """
         if not trial.is_valid:
             return -math.inf
@@ -258,10 +253,7 @@ class Objective:
         return np.array([self.score(trial) for trial in trials], dtype=np.float64)
 
     def best(self, trials: Sequence[Trial]) -> Trial | None:
-        """Return the feasible trial of the best value; of equals the most accurate, the fastest, then the earliest.
-
-        None when no valid trial is feasible.
-        """
+        """Return the best feasible trial, or None; ties go to the most accurate, the fastest, then the earliest."""
         ranked = ((self._rank(trial), trial) for trial in trials if self.is_feasible(trial))
         known = [(rank, trial) for rank, trial in ranked if math.isfinite(rank)]
         if not known:
@@ -269,15 +261,14 @@ class Objective:
         return min(known, key=lambda pair: (pair[0], _known(pair[1].error), _known(pair[1].time_ms)))[1]
 
     def worst(self, trials: Sequence[Trial]) -> Trial | None:
-        """Return the feasible trial of the worst value that is known; None when no valid trial is feasible."""
+        """Return the feasible trial of the worst known value; None when no valid trial is feasible."""
         known = [trial for trial in trials if self.is_feasible(trial) and math.isfinite(self._rank(trial))]
         return max(known, key=self._rank, default=None)
 
     def closest(self, trials: Sequence[Trial]) -> Trial | None:
-        """Return the valid trial of the least :meth:`log10_excess`; of equals the best value, then the earliest.
+        """Return the valid trial of the least finite :meth:`log10_excess`, or None.
 
-        A trial whose error is infinite, NaN or unknown is never it, unless there is no threshold. None when
-        no trial is left.
+        Ties go to the best value, then to the earliest trial.
         """
         ranked = ((self.log10_excess(trial), self._rank(trial), trial) for trial in trials if trial.is_valid)
         known = [entry for entry in ranked if entry[0] < math.inf]
@@ -292,7 +283,6 @@ class Objective:
         return _known(value if self.minimise else -value)
 
 
-#: Expressions and constraints by their text.
 _expression: Final = functools.cache(MetricExpression)
 _constraint: Final = functools.cache(MeasuredConstraint)
 
@@ -311,7 +301,7 @@ def _checked_threshold(threshold: float | Mapping[str, float] | None) -> float |
 
 
 def _lacks(trial: Trial, names: Set[str], reader: str) -> bool:
-    """Whether a trial is not valid or lacks a metric, which one that is ok may not."""
+    """Whether a trial is not valid or lacks a metric; raises UnknownNameError if a trial that is ok lacks one."""
     missing = names - trial.measurement.metrics.keys()
     if missing and trial.status is Status.OK:
         raise UnknownNameError(f"metric in {reader}:", min(missing), sorted(trial.measurement.metrics))
@@ -319,7 +309,6 @@ def _lacks(trial: Trial, names: Set[str], reader: str) -> bool:
 
 
 def _excess(text: str, trial: Trial) -> float:
-    """Return how many decades a trial is beyond a measured constraint."""
     constraint = _constraint(text)
     if _lacks(trial, constraint.names, f"measured constraint {text!r}"):
         return math.inf

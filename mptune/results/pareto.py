@@ -1,12 +1,12 @@
-"""The Pareto front of any two or more metrics: the trials no other trial is better than in every way.
+"""The Pareto front of two or more metrics, and its hypervolume.
 
-The hypervolume says how much a set of points dominates (Zitzler and Thiele, "Multiobjective evolutionary algorithms: a
-comparative case study and the strength Pareto approach", IEEE Trans. Evol. Comput. 3, 1999): the measure of
+The hypervolume of a set of points (Zitzler and Thiele, "Multiobjective evolutionary algorithms: a
+comparative case study and the strength Pareto approach", IEEE Trans. Evol. Comput. 3, 1999) is the measure of
 
     {y : p <= y <= r for some point p}
 
-for a reference point r that is worse than all that matters. What is left below r is cut into boxes, over which
-expectations of what a new point adds are sums of products (Emmerich, Giannakoglou and Naujoks, "Single- and
+for a reference point r. The region below r that no point dominates is cut into boxes; the expected gain of a new point
+is a sum of products over these boxes (Emmerich, Giannakoglou and Naujoks, "Single- and
 multiobjective evolutionary optimization assisted by Gaussian random field metamodels", IEEE Trans. Evol. Comput. 10,
 2006).
 """
@@ -27,10 +27,8 @@ Array = NDArray[np.float64]
 def front(values: NDArray[Any], minimise: Sequence[bool]) -> NDArray[np.intp]:
     """Return the indices, ascending, of the rows no other row dominates.
 
-    A row dominates another when it is nowhere worse and somewhere better. Equal rows do not dominate each
-    other, so every copy of a point on the front is returned. A row with a NaN is never on the front and
-    dominates nothing; infinities compare like numbers. Two objectives take O(n log n) time, more take
-    O(n log n + n * size of the front).
+    Equal rows do not dominate each other, so every copy of a point on the front is returned. A row with a NaN is never
+    on the front and dominates nothing. Two objectives take O(n log n) time, more O(n log n + n * size of the front).
 
     Args:
         values: metrics, shape ``(n_trials, n_objectives)``.
@@ -39,7 +37,7 @@ def front(values: NDArray[Any], minimise: Sequence[bool]) -> NDArray[np.intp]:
     values = np.asarray(values, dtype=np.float64)
     numbered = np.flatnonzero(~np.isnan(values).any(axis=1))
     costs = values[numbered] * np.where(minimise, 1.0, -1.0)
-    # By the first objective, then the second, ...: no row is dominated by one after it.
+    # In lexicographic order no row is dominated by a later row.
     distinct, copies = np.unique(costs, axis=0, return_inverse=True)
     keep = np.zeros(len(distinct), dtype=np.bool_)
     keep[:1] = True
@@ -48,18 +46,18 @@ def front(values: NDArray[Any], minimise: Sequence[bool]) -> NDArray[np.intp]:
         keep[1:] = last[1:] < np.minimum.accumulate(last)[:-1]
         return numbered[keep[copies.ravel()]]
     left = np.arange(len(distinct))
-    while left.size:  # the first row left is on the front, and removes others
+    while left.size:  # the first row left is on the front, and removes the rows it dominates
         keep[left[0]] = True
-        # No row is better than an earlier one in the first column, so that need not be looked at.
+        # No row is better than an earlier one in the first column, so it is not compared.
         left = left[(distinct[left, 1:] < distinct[left[0], 1:]).any(axis=1)]
     return numbered[keep[copies.ravel()]]
 
 
 def hypervolume(points: NDArray[Any], reference: Sequence[float]) -> float:
-    """Return the hypervolume of points, all objectives minimised; exact for any number of objectives.
+    """Return the exact hypervolume of points, all objectives minimised.
 
-    Points that are not better than the reference in every objective, and those with a NaN, add nothing. n points of
-    two objectives take O(n^2) time at most, each further objective another factor of n.
+    Points with a NaN, or not better than the reference in every objective, add nothing. n points of two objectives take
+    at most O(n^2) time, each further objective another factor of n.
 
     Args:
         points: shape ``(n, n_objectives)``.
@@ -69,7 +67,7 @@ def hypervolume(points: NDArray[Any], reference: Sequence[float]) -> float:
     inside = points[(points < reference).all(axis=1)]
     if not len(inside):
         return 0.0
-    # All that is between the ideal point and the reference, less what the points leave of it.
+    # The box between the ideal point and the reference, less the part that the points leave.
     ideal = inside.min(axis=0)
     left = Boxes.around(inside[front(inside, [True] * len(reference))], reference).gains(ideal[None])[0]
     return float(np.prod(np.asarray(reference) - ideal) - left)
@@ -77,14 +75,10 @@ def hypervolume(points: NDArray[Any], reference: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """What is below a reference point and not dominated, as disjoint boxes.
+    """The region below a reference point that is not dominated, as disjoint boxes.
 
-    A box reaches from ``lower``, which may be ``-inf``, to ``upper``. A point y adds to the hypervolume the product
-    over objectives of ``max(upper - max(y, lower), 0)``, summed over boxes.
-
-    Attributes:
-        lower: shape ``(n_boxes, n_objectives)``.
-        upper: the same shape.
+    A box reaches from ``lower``, which may be ``-inf``, to ``upper``; both have shape ``(n_boxes, n_objectives)``. A
+    point y adds to the hypervolume the product over objectives of ``max(upper - max(y, lower), 0)``, summed over boxes.
     """
 
     lower: Array
@@ -95,7 +89,7 @@ class Boxes:
         """Return the boxes that n points leave: n + 1 of two objectives, at most 2 n + 1 of three.
 
         Args:
-            points: all objectives minimised, shape ``(n, n_objectives)``; of those on the front, no NaN.
+            points: all objectives minimised, shape ``(n, n_objectives)``; all on the front, without a NaN.
             reference: finite, length ``n_objectives``.
         """
         points = np.asarray(points, dtype=np.float64).reshape(-1, len(reference))
@@ -103,7 +97,7 @@ class Boxes:
         return cls(found[:, 0], found[:, 1])
 
     def gains(self, points: NDArray[Any]) -> Array:
-        """Return what each point alone adds to the hypervolume, shape ``(n,)`` from ``(n, n_objectives)``."""
+        """Return the hypervolume that each point alone adds, shape ``(n,)`` from ``(n, n_objectives)``."""
         reach = np.maximum(self.upper - np.maximum(np.asarray(points)[:, None, :], self.lower), 0.0)
         return np.asarray(reach.prod(axis=2).sum(axis=1))
 
@@ -112,7 +106,7 @@ _Box = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def _cut(points: Array, reference: Sequence[float]) -> list[_Box]:
-    """Sweep along the last objective; a box of the others grows until a point comes that takes a part of it."""
+    """Sweep along the last objective; a box of the other objectives grows until a point cuts it."""
     high = float(reference[-1])
     if points.shape[1] == 1:
         return [((-math.inf,), (float(points.min(initial=high)),))]
@@ -127,28 +121,21 @@ def _cut(points: Array, reference: Sequence[float]) -> list[_Box]:
 
 @dataclass(frozen=True, slots=True)
 class FrontScale:
-    """On what scale fronts of one search space are compared, and the best there can be.
+    """The scale on which fronts of one search space are compared, and the hypervolume of the best front.
 
-    Each objective is a logarithm (:meth:`mptune.results.objective.Objective.levels`: log10 of time, log10 of error),
-    moved and
-    scaled so that the best front goes from 0, its ideal point, to 1, its nadir point (its least and its largest
-    in each objective; a single point spans a decade). The reference point is 1.1 in each, so that the ends of the
-    front count too (Ishibuchi, Imada, Setoguchi and Nojima, "How to specify a reference point in hypervolume
-    calculation for fair performance comparison", Evol. Comput. 26, 2018).
-
-    Attributes:
-        ideal: least of the best front in each objective.
-        nadir: largest of it.
-        best: hypervolume of the best front on this scale.
+    Objectives are logarithms (:meth:`mptune.results.objective.Objective.levels`), scaled so that the best front reaches
+    from 0, its ideal point, to 1, its nadir point; a single point spans a decade. The reference point is 1.1 in each
+    objective, so that the ends of the front count too (Ishibuchi, Imada, Setoguchi and Nojima, "How to specify a
+    reference point in hypervolume calculation for fair performance comparison", Evol. Comput. 26, 2018).
     """
 
-    ideal: tuple[float, ...]
-    nadir: tuple[float, ...]
-    best: float
+    ideal: tuple[float, ...]  #: least value of the best front in each objective
+    nadir: tuple[float, ...]  #: largest value of the best front in each objective
+    best: float  #: hypervolume of the best front on this scale
 
     @classmethod
     def of(cls, levels: NDArray[Any]) -> FrontScale:
-        """Return the scale of everything there is: shape ``(n, n_objectives)``, at least one row without a NaN."""
+        """Return the scale of all levels of a space, ``(n, n_objectives)``; at least one row has no NaN."""
         best = levels[front(levels, [True] * levels.shape[1])]
         unmeasured = cls(tuple(best.min(axis=0).tolist()), tuple(best.max(axis=0).tolist()), 1.0)
         return cls(unmeasured.ideal, unmeasured.nadir, unmeasured.share(best))

@@ -1,4 +1,4 @@
-"""What one evaluation gives, a trial, its measurement and its status, and what a search makes of others' trials."""
+"""A trial, its measurement and its status, and the use of earlier trials in a search."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from mptune.space.configuration import Configuration
 
 
 class Status(StrEnum):
-    """How a trial ended. Only a valid one (:attr:`is_valid`) has numbers that mean something.
+    """How a trial ended. Only the numbers of a valid trial (:attr:`is_valid`) are meaningful.
 
-    An inaccurate trial's error is above the threshold; a fragile one's is so on an input nobody searched with; a
-    violation is accurate enough, but breaks a constraint on what was measured (``CONSTRAINT`` is one on parameters,
-    known before running). An unstable one gave different results from launch to launch; a corrupt one changed memory
-    it must not write to.
+    The error of an inaccurate trial is above the threshold; that of a fragile trial only on an unseen input. A
+    violation breaks a measured constraint, while ``CONSTRAINT`` breaks a constraint on parameters. An unstable trial
+    gave different results from launch to launch; a corrupt trial changed memory that it must not write to.
     """
 
     OK = "ok"
@@ -43,16 +42,20 @@ class Status(StrEnum):
         return self in (Status.OK, Status.INACCURATE, Status.FRAGILE, Status.VIOLATION)
 
 
+def _floats(numbers: Mapping[str, float]) -> Mapping[str, float]:
+    return MappingProxyType(dict(zip(numbers, map(float, numbers.values()), strict=True)))
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """The numbers of one trial.
 
     Attributes:
-        metrics: every scalar by name, the unit in the name: ``time_ms`` (median), ``time_min_ms``,
-            ``error`` (worst output of the worst launch), ``error.<output>``, ``log10_error``, ``error_spread`` (largest
-            less smallest error over launches), ``memory_bytes``, ...
-        times_ms: the raw launch times the median is taken of.
-        durations_s: wall time the evaluation spent, by phase ("compile", "transfer", "accuracy", "timing").
+        metrics: scalars by name with the unit: ``time_ms`` (median), ``time_min_ms``, ``error`` (worst output of the
+            worst launch), ``error.<output>``, ``log10_error``, ``error_spread`` (largest less smallest error over
+            launches), ``memory_bytes``, ...
+        times_ms: launch times behind the median.
+        durations_s: wall time of the evaluation by phase ("compile", "transfer", "accuracy", "timing").
     """
 
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -60,8 +63,8 @@ class Measurement:
     durations_s: Mapping[str, float] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "metrics", MappingProxyType({k: float(v) for k, v in self.metrics.items()}))
-        object.__setattr__(self, "durations_s", MappingProxyType({k: float(v) for k, v in self.durations_s.items()}))
+        object.__setattr__(self, "metrics", _floats(self.metrics))
+        object.__setattr__(self, "durations_s", _floats(self.durations_s))
 
     def __reduce__(self) -> tuple[type[Measurement], tuple[object, ...]]:
         return Measurement, (dict(self.metrics), self.times_ms, dict(self.durations_s))
@@ -69,23 +72,14 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One evaluated configuration, its numbers, and how it ended.
-
-    Attributes:
-        configuration: what was evaluated.
-        status: how it ended.
-        message: for a trial that is not ok, why, in words a user can act on.
-        measurement: its numbers; empty if the kernel did not run.
-        warnings: remarks of the data manager (an input overflowed in its precision, ...).
-        key: identity of everything the numbers depend on; empty for a recorded space.
-    """
+    """One evaluated configuration, its numbers, and how it ended."""
 
     configuration: Configuration
     status: Status
-    message: str = ""
-    measurement: Measurement = field(default_factory=Measurement)
-    warnings: tuple[str, ...] = ()
-    key: str = field(default="", repr=False)
+    message: str = ""  #: why a trial is not ok, for the user
+    measurement: Measurement = field(default_factory=Measurement)  #: empty if the kernel did not run
+    warnings: tuple[str, ...] = ()  #: remarks on the data: an input overflowed in its precision, ...
+    key: str = field(default="", repr=False)  #: identity of the measuring conditions; empty for a recorded space
 
     def with_measurement(self, **changes: Any) -> Trial:
         """Return the trial with some fields of its measurement replaced."""
@@ -113,18 +107,10 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class SourceUse:
-    """What a search makes of a source, by its name.
+    """The use of a source in a search."""
 
-    Attributes:
-        trials: how many of its trials can be used: the others have values that the search space does not have, or it
-            had too many.
-        parameters: names of the parameters it has in common with the search space.
-        weight: how much of what it says about time is believed; 0 of a source that turned out unlike this search.
-        remark: what of it cannot be used, and why; empty if everything can.
-    """
-
-    source: str
-    trials: int
-    parameters: tuple[str, ...]
-    weight: float
-    remark: str = ""
+    source: str  #: its name
+    trials: int  #: number of trials used; others have values outside the search space, or were too many
+    parameters: tuple[str, ...]  #: names of the parameters in common with the search space
+    weight: float  #: weight of its times; 0 for a source that turned out unlike this search
+    remark: str = ""  #: why a part cannot be used; else empty

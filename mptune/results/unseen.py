@@ -1,4 +1,4 @@
-"""What draws of inputs that nobody searched with say of a configuration, in numbers and in words."""
+"""Results of configurations on unseen draws of the inputs, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from mptune.results.trial import Status, Trial
 if TYPE_CHECKING:
     from mptune.data import Draw
 
-#: Of every statement about inputs that were not drawn.
+#: Confidence of statements about all inputs.
 CONFIDENCE: Final = 0.95
-#: How the metrics of a verified trial begin: ``unseen_inputs`` it ran on, ``unseen_violations``, how many of them it
-#: broke its error limits on, ``unseen_error``, the largest error on them, ``unseen_worst``, the number of the input
-#: that gave it, and ``unseen_next``, that of the first input it has not run on.
+#: Prefix of the metrics of verification: the numbers of ``unseen_inputs`` and of ``unseen_violations`` of error limits,
+#: ``unseen_error``, the largest error, ``unseen_worst``, the input of this error, and ``unseen_next``, the next input.
 _PREFIX: Final = "unseen_"
 
 
@@ -29,43 +28,43 @@ def is_of_unseen(metric: str) -> bool:
 
 
 def next_unseen(trial: Trial) -> int:
-    """Return the number of the first unseen input a trial has not run on: of those before, some could not be made."""
+    """Return the number of the next unseen input of a trial: earlier ones have run, or could not be made."""
     return count_of(trial, "unseen_next", count_of(trial, "unseen_inputs"))
 
 
 def count_of(trial: Trial, metric: str, otherwise: int = 0) -> int:
-    """Return a metric that counts something or is the number of an input; ``otherwise`` if it is no such number."""
+    """Return a metric that is a count; ``otherwise`` if it is none."""
     value = trial.metric(metric)
     return int(value) if 0 <= value < 2.0**53 else otherwise
 
 
 def draws_of(trial: Trial) -> int:
-    """Return on how many draws of the inputs a trial's error was measured: it is the worst of them."""
+    """Return the number of draws of the inputs behind a trial's error, which is the worst of them."""
     return max(1, count_of(trial, "error_draws", 1))
 
 
 def unequal_draws(metrics: Sequence[str], trials: Sequence[Trial]) -> str:
-    """Say that errors of a front are the worst of unequal numbers of draws; empty where they are not, or show none."""
+    """Return a remark if the errors of a front are the worst of unequal numbers of draws; else empty."""
     counts = sorted({draws_of(trial) for trial in trials})
     if len(counts) < 2 or not any(map(is_error, metrics)):
         return ""
     return (
-        f"errors are the worst of {counts[0]} to {counts[-1]} draws of the inputs, more for what was verified: the "
-        "more, the larger"
+        f"errors are the worst of {counts[0]} to {counts[-1]} draws of the inputs: verified trials have more "
+        "draws, and larger errors"
     )
 
 
 def rate_bound(violations: int, inputs: int, confidence: float = CONFIDENCE) -> float:
-    """Return the share of all inputs that, with that confidence, at most break a limit.
+    """Return the upper bound, at a confidence, on the share of inputs that break a limit.
 
-    The one-sided upper limit of Clopper and Pearson (1934): the largest rate at which so few violations, or fewer,
-    still have a probability of 1 - confidence. Inputs are drawn independently.
+    The one-sided limit of Clopper and Pearson (1934), for inputs that are drawn independently: the largest rate at
+    which at most this many violations have a probability of 1 - confidence.
     """
     if violations >= inputs:
         return 1.0
     if not violations:
         return -math.expm1(math.log1p(-confidence) / inputs)
-    from scipy.special import betaincinv  # takes longer to load than all runs that need no more than the line above
+    from scipy.special import betaincinv  # slow to load, and not needed above
 
     return float(betaincinv(violations + 1, inputs - violations, confidence))
 
@@ -75,12 +74,12 @@ class Verified:
     """The result of a configuration on unseen inputs."""
 
     inputs: int
-    violations: int  #: inputs on which it broke an error limit
+    violations: int  #: inputs that broke an error limit
     worst_error: float
 
     @classmethod
     def of(cls, trial: Trial, objective: Objective) -> Verified | None:
-        """Return the result of a trial under the limits of an objective; None if it was never verified."""
+        """Return the result of a trial under an objective; None if it was never verified."""
         inputs = count_of(trial, "unseen_inputs")
         if not inputs:
             return None
@@ -89,16 +88,16 @@ class Verified:
 
     @property
     def at_most(self) -> float:
-        """The share of such inputs that, with :data:`CONFIDENCE`, at most break the limits (:func:`rate_bound`)."""
+        """Upper bound on the share of inputs that break a limit (:func:`rate_bound`)."""
         return rate_bound(self.violations, self.inputs)
 
     @property
     def held(self) -> str:
-        """On how many inputs the limits were kept, in words."""
+        """The number of inputs within the limits, in words."""
         return f"{self.inputs - self.violations:,} of {self.inputs:,} unseen inputs"
 
     def words(self, limit: str = "") -> str:
-        """Return the result in words: about the limit ("1e-4"), or about the largest error where there is none."""
+        """Return the result in words: relative to the limit ("1e-4"), or else to the largest error."""
         counted, sure = self.held, f"with {CONFIDENCE:.0%} confidence at most {_percent(self.at_most)} of such inputs"
         if not limit:
             return f"error at most {self.worst_error:.3g} on {counted}: {sure} exceed it"
@@ -112,13 +111,13 @@ class Verified:
 
 
 def in_words(trial: Trial, objective: Objective) -> str:
-    """Return the result of verification under the limits of an objective in words; empty if there is none."""
+    """Return the result of a trial's verification in words; empty if there is none."""
     found = Verified.of(trial, objective)
     return "" if found is None else found.words(limit_of(objective))
 
 
 def limit_of(objective: Objective) -> str:
-    """Return an objective's error limits as statements name them: "1e-4", "y 1e-4 and z 0.01", or nothing."""
+    """Return the error limits in words: "1e-4", "y 1e-4 and z 0.01", or empty."""
     named = ((name.removeprefix("error").removeprefix("."), tau) for name, tau in objective.limits.items())
     return " and ".join(f"{name} {_limit(tau)}".strip() for name, tau in named)
 
@@ -129,14 +128,14 @@ def _limit(tau: float) -> str:
 
 
 def _percent(share: float) -> str:
-    """Return a share in percent with two digits, rounded up: what is promised must hold."""
+    """Return an upper bound in percent, rounded up to two digits."""
     percent = 100 * share
     step = 10.0 ** (math.floor(math.log10(percent)) - 1)
     return f"{min(math.ceil(percent / step - 1e-9) * step, 100.0):.3g}%"
 
 
 def after_draws(trial: Trial, found: Mapping[Draw, Trial], unseen: Objective | None = None) -> Trial:
-    """Return a trial after it ran on further draws of the inputs: failed if it failed on one of them."""
+    """Return a trial after further draws of the inputs; a failure on one of them is its own."""
     for draw, one in found.items():
         if one.status is not Status.OK:
             return dataclasses.replace(trial, status=one.status, message=f"on {draw}: {one.message}")
@@ -152,11 +151,11 @@ def with_draws(
     unseen: Objective | None = None,
     numbers: Sequence[int] = (),
 ) -> Trial:
-    """Return a valid trial after it ran on further draws of the inputs, with the errors found on each.
+    """Return a valid trial with the errors of further draws of the inputs.
 
-    Its error, and each output's, is the worst of all draws; ``error_mean`` is their mean, ``error_draws`` their number,
-    and ``error_first_draw`` the error on the first. Unseen draws are counted, too (``unseen_inputs``, ...): they have
-    an objective (``unseen``), whose limits count, and ``numbers``, by default the next ones.
+    Each error is the worst of all draws; ``error_mean`` is the mean, ``error_draws`` the number of draws, and
+    ``error_first_draw`` the error on the first. With an objective (``unseen``) the draws are unseen inputs, counted
+    against its limits, with ``numbers`` from the next one on by default.
     """
     if not found:
         return trial
@@ -182,7 +181,7 @@ def with_draws(
 
 
 def worst_errors_of(*found: Mapping[str, float]) -> dict[str, float]:
-    """Return the largest of each error among several measurements of one configuration; NaN counts as the largest."""
+    """Return the largest of each error among measurements of one configuration; NaN counts as the largest."""
     names = dict.fromkeys(name for one in found for name in one if name.startswith(("error", "log10_error")))
     values = {name: [one[name] for one in found if name in one] for name in names}
     return {name: math.nan if any(map(math.isnan, each)) else max(each) for name, each in values.items()}

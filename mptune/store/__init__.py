@@ -1,9 +1,8 @@
-"""The run file: one SQLite database with what a run is, how far it has come, and every trial of it.
+"""The run file: one SQLite database with the definition, the progress and every trial of a run.
 
-A trial is on the disk when :meth:`RunFile.add` returns. The rollback journal is used rather than a
-write-ahead log: between two trials the one file is complete by itself and can be copied, and it works on
-network file systems. One process writes at a time; any number may read meanwhile. What is read is data
-only: nothing is evaluated or unpickled.
+A trial is on the disk when :meth:`RunFile.add` returns. With a rollback journal, unlike a write-ahead log, the file is
+complete between two trials, can be copied, and works on network file systems. One process writes at a time; others may
+read meanwhile. Nothing in a file is evaluated or unpickled.
 """
 
 from mptune.store.info import LaunchInfo, ParameterInfo, RunInfo, RunState, unit_of

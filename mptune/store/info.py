@@ -1,17 +1,18 @@
-"""The records of a run file beside its trials, as JSON and back: the definition of the run and its progress."""
+"""Records of a run file beside its trials, as JSON and back: the definition of the run and its progress."""
 
 from __future__ import annotations
 
 import contextlib
 import enum
 import functools
+import itertools
 import json
 import math
 import re
 import reprlib
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Annotated, Any, Final, Self
 
@@ -22,20 +23,15 @@ from mptune.results.speedup import Finals
 from mptune.results.trial import SourceUse, Trial
 from mptune.space.configuration import Configuration, Value, is_number, is_value, is_whole
 
-#: What a run file calls the parts of the objective.
+#: Attributes of the objective by their fields in a run file.
 _OBJECTIVE: Final = {
     "objective": "metric",
-    "also": "also",
-    "minimise": "minimise",
-    "threshold": "threshold",
-    "penalty": "penalty",
-    "alpha": "alpha",
-    "beta": "beta",
+    **{name: name for name in ("also", "minimise", "threshold", "penalty", "alpha", "beta")},
     "measured_constraints": "constraints",
 }
-#: Values of fields that are not known.
+#: Values of unknown fields.
 _UNKNOWN: Final[tuple[Any, ...]] = (None, "", (), {})
-#: Units by suffix of a metric's name. The longer ones first: a rate ends like a time.
+#: Units by suffix of a metric's name, longer suffixes first: a rate ends like a time.
 _UNIT_SUFFIXES: Final = {
     "_gb_s": "GB/s",
     "_gflop_s": "GFLOP/s",
@@ -58,7 +54,7 @@ def unit_of(metric: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ParameterInfo:
-    """A parameter as a run file describes it: its name, its kind ("ordinal", "precision", ...) and its values."""
+    """A parameter of a run file; its kind is "ordinal", "precision", ..."""
 
     name: str
     kind: str
@@ -71,10 +67,9 @@ class ParameterInfo:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """The definition of a run, complete before its first trial.
+    """The definition of a run, complete before its first trial; a field that is empty or None is not known.
 
-    A field that is empty or None is not known, as in a run made from another tool's recording. Kernel, size preset,
-    backend, device, error metric and strategy are names.
+    Kernel, size preset, backend, device, error metric and strategy are names.
     """
 
     kernel: str = ""
@@ -85,19 +80,13 @@ class RunInfo:
     backend: str = ""
     device: str = ""
     architecture: str = ""  #: target of the compiler
-    #: versions of compilers, libraries and user-defined metrics, by name
-    versions: Mapping[str, str] = field(default_factory=dict)
-    #: device, compiler, versions and flags, which determine the machine code beside the source, as text
-    compiler: str = ""
-    #: the user's compiler flags, used again by verify, explain and emit
-    flags: tuple[str, ...] = ()
-    #: the objective with thresholds, penalty and measured constraints, without a baseline
-    objective: Objective = field(default_factory=Objective)
+    versions: Mapping[str, str] = field(default_factory=dict)  #: of compilers, libraries and user-defined metrics
+    compiler: str = ""  #: device, compiler, versions and flags: they and the source determine the machine code
+    flags: tuple[str, ...] = ()  #: the user's compiler flags, used again by verify, explain and emit
+    objective: Objective = field(default_factory=Objective)  #: without a baseline
     metric: str = ""  #: the error metric of ``error``: its name, or the name for each output
-    #: further error metrics by the names of their thresholds
-    metrics: Mapping[str, str] = field(default_factory=dict)
-    #: values of precision and policy parameters in a baseline; None if that is not known
-    baseline_values: Mapping[str, tuple[Value, ...]] | None = None
+    metrics: Mapping[str, str] = field(default_factory=dict)  #: further error metrics by the names of their thresholds
+    baseline_values: Mapping[str, tuple[Value, ...]] | None = None  #: of precisions and policies, by parameter
     observers: tuple[str, ...] = ()  #: names of the observers
     strategy: str = ""
     strategy_options: Mapping[str, str] = field(default_factory=dict)
@@ -106,12 +95,10 @@ class RunInfo:
     seed: int | None = None  #: seeds inputs and strategy
     flush_cache: str = "auto"  #: whether caches were emptied between timed launches: "on", "off" or "auto"
     limit_s: float | None = None  #: seconds that a phase of a trial may take
-    #: how many times as long as the baseline's a launch may take; None if only seconds limit it
-    limit_factor: float | None = None
+    limit_factor: float | None = None  #: limit of a launch in launches of the baseline; None for ``limit_s`` alone
     started_from: tuple[str, ...] = ()  #: files of the earlier runs that the search started from
     scheduler: str | None = None  #: address of the Dask scheduler, None if there is none
-    #: the type of each buffer of an application: a parameter's name, or a type. Empty for a kernel
-    buffers: Mapping[str, str] = field(default_factory=dict)
+    buffers: Mapping[str, str] = field(default_factory=dict)  #: of an application, with their types or parameters
     parameters: tuple[ParameterInfo, ...] = ()  #: the parameters of the search space
     constraints: tuple[str, ...] = ()  #: constraints of the search space, as text
     constants: Mapping[str, Value] = field(default_factory=dict)  #: names that constraints use beside the parameters
@@ -120,13 +107,11 @@ class RunInfo:
     template_hash: str = ""  #: SHA-256 of the template and the templates it includes, as hexadecimal digits
     definition_hash: str = ""  #: SHA-256 of the definition file
     data_key: str = ""  #: identity of inputs and references
-    #: how much types round the inputs beside those at other sizes (:func:`~mptune.data.rounded_inputs`)
-    rounded: Mapping[str, Any] = field(default_factory=dict)
+    rounded: Mapping[str, Any] = field(default_factory=dict)  #: see :func:`~mptune.data.rounded_inputs`
     masked: tuple[str, ...] = ()  #: outputs whose reference has NaN, which may have it as well
     units: Mapping[str, str] = field(default_factory=dict)  #: units of metrics, where a recording states them
     recorded: str = ""  #: name of the recorded space the run was made from; empty for a run of mptune
-    #: notes of ``mptune adopt`` on the program; empty if the definition is of no program
-    adopted: Mapping[str, Any] = field(default_factory=dict)
+    adopted: Mapping[str, Any] = field(default_factory=dict)  #: notes of ``mptune adopt``; empty for other kernels
     mptune_version: str = ""  #: the mptune that made the run
     command: str = ""  #: the command line; empty for a run from Python
     created_at: str = ""  #: when the run began, ISO 8601
@@ -141,17 +126,17 @@ class RunInfo:
         return self.units.get(metric) or unit_of(metric)
 
     def buffers_of(self, parameter: str) -> tuple[str, ...]:
-        """Return the names of an application's buffers whose type a parameter is."""
+        """Return the buffers of an application whose type a parameter sets."""
         return tuple(buffer for buffer, what in self.buffers.items() if what == parameter)
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What errors of an adopted program leave out, a line for each."""
+        """Errors of an adopted program that no trial measures, one line each."""
         found = self.adopted.get("caveats", ())
         return tuple(map(str, found)) if isinstance(found, list) else ()
 
     def place_in_program(self, kernel: str) -> str:
-        """Return where an adopted program has a kernel, or its line that fails to compile; "" if that is not known."""
+        """Return the place of a kernel in an adopted program, or its line that fails to compile; "" if not known."""
         notes, kernels = self.adopted.get("notes", ()), self.adopted.get("kernels", ())
         for note in notes if isinstance(notes, list) else ():
             if failed := re.match(rf"trials fail: (\S+:\d+): kernel {re.escape(kernel)}\b", str(note)):
@@ -160,38 +145,33 @@ class RunInfo:
         return next((str(each.get("place", "")) for each in known if each.get("name") == kernel), "")
 
     def measured_by(self, error: str) -> str:
-        """Say what an error of the trials is measured by: ``error.y.MaxAE`` is "MaxAE of y"."""
+        """Return the error metric behind an error of the trials: "MaxAE of y" for ``error.y.MaxAE``."""
         key = error.removeprefix("error").removeprefix(".")
         by_output = dict(part.split(": ", 1) for part in self.metric.split(", ") if ": " in part)
         metric = self.metrics.get(key) or by_output.get(key) or self.metric or "error"
         return metric if not key or key_of(metric) == key else f"{metric} of {key.partition('.')[0]}"
 
     def closest_limit(self, trial: Trial) -> str:
-        """Return of several limits the error closest to its own, with both; empty for one limit."""
+        """Return the error of a trial that is closest to its limit, and the limit; empty if there is only one limit."""
         if not isinstance(self.objective.threshold, Mapping) or math.isnan(trial.error):
             return ""
         name = self.objective.binding(trial)
         return f"{self.measured_by(name)} {trial.metric(name):.3g} (limit {self.objective.limits[name]:g})"
 
     def limits_text(self, objective: Objective | None = None) -> str:
-        """Say what the errors of a feasible trial are at most: ``"NRMSE <= 1e-4, MaxAE of y <= 0.1"``."""
-        limits = (objective or self.objective).limits
-        return ", ".join(f"{self.measured_by(name)} <= {tau:g}" for name, tau in limits.items())
+        """Return the limits of the errors: ``"NRMSE <= 1e-4, MaxAE of y <= 0.1"``."""
+        limits = (objective or self.objective).limits.items()
+        return ", ".join(f"{self.measured_by(name)} <= {tau:g}" for name, tau in limits)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields by name, as JSON can hold them; the parts of the objective are fields of their own."""
-        document: dict[str, Any] = plain(self)
+        """Return the fields by name, of JSON types; the parts of the objective are fields of their own."""
+        document = dict(plain(self))
         objective = document.pop("objective")
         return document | {name: objective[part] for name, part in _OBJECTIVE.items()}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], where: str = "the run") -> Self:
-        """Return the record of these fields; those that are missing are not known.
-
-        Args:
-            document: fields by name, as :meth:`to_json` returns them.
-            where: what messages call the file.
-        """
+        """Return the record of the fields that :meth:`to_json` returns; ``where`` names the file in messages."""
         kinds = types_of(Objective)
         parts = read_fields({name: kinds[part] for name, part in _OBJECTIVE.items()}, document, where)
         try:
@@ -212,9 +192,9 @@ class RunInfo:
                 raise RunFileError(f"{where} holds a run of {name} {ours!r}, not {theirs!r}: give another --output")
 
     def changes_since(self, before: RunInfo) -> tuple[str, ...]:
-        """Say what times and errors depend on and differs from an earlier record, each thing in a few words.
+        """Return the conditions of times and errors that differ from an earlier record, a few words each.
 
-        What one of the two does not know is left out.
+        Conditions that either record does not know are left out.
         """
 
         def differs(name: str) -> bool:
@@ -232,11 +212,8 @@ class RunInfo:
             for name, value in now.items()
             if then.get(name, value) != value
         ]
-        found += [
-            f"the {name} was {getattr(before, name)}, is {getattr(self, name)}"
-            for name in ("metric", "device", "seed")
-            if differs(name)
-        ]
+        names = filter(differs, ("metric", "device", "seed"))
+        found += [f"the {name} was {getattr(before, name)}, is {getattr(self, name)}" for name in names]
         now, then = (", ".join(sorted({*info.metrics.values()} or {info.metric})) for info in (self, before))
         if now != then and not differs("metric") and before.metric:
             found.append(f"the error metrics were {then}, are {now}")
@@ -246,8 +223,8 @@ class RunInfo:
             found.append(f"compiler, flags or device: {gone or 'nothing'} became {new or 'nothing'}")
         ours, theirs = ({p.name: p.values for p in info.parameters} for info in (self, before))
         if theirs and ours != theirs:
-            names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-            found.append(f"parameters and their values changed: {', '.join(names)}")
+            changed = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+            found.append(f"parameters and their values changed: {', '.join(changed)}")
         edited = {"template_hash": "the template", "definition_hash": "the definition file"}
         found += [f"{what} was edited" for name, what in edited.items() if differs(name)]
         if differs("data_key") and not found:
@@ -266,8 +243,7 @@ class LaunchInfo:
     kernel: str  #: the kernel's name
     sizes: Mapping[str, int]  #: its problem sizes
     buffers: Mapping[str, str]  #: the buffer passed for each argument
-    #: by each parameter in the kernel's signature, the application's parameters that set it, or a fixed precision
-    types: Mapping[str, tuple[str, ...]]
+    types: Mapping[str, tuple[str, ...]]  #: by signature parameter: the application's parameters or a precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,17 +258,15 @@ class RunState:
     stale: int = 0  #: stored trials set aside because source, compiler, device or data have changed
     warnings: tuple[str, ...] = ()  #: about the run as a whole, one line each
     finals: Finals = field(default_factory=Finals)  #: times of the finalists in rounds; empty before the finals
-    #: why a reported trial was verified on no unseen input; empty if all were, or are still to be
-    unverified: str = ""
-    #: number of unseen inputs asked for, if a reported trial had fewer for want of time; else 0
-    verify_wanted: int = 0
+    unverified: str = ""  #: why a reported trial was verified on no unseen input; else empty
+    verify_wanted: int = 0  #: unseen inputs asked for, if a reported trial had fewer for want of time; else 0
     launches: tuple[LaunchInfo, ...] = ()  #: known launches of an application
     sources: tuple[SourceUse, ...] = ()  #: use of each source in the search
     ended: str = ""  #: why the search ended with evaluations left; empty if it did not
 
     @property
     def launched(self) -> dict[str, tuple[str, ...]]:
-        """The buffers that launches of each kernel of an application were given."""
+        """The buffers passed to each kernel of an application."""
         given: dict[str, dict[str, None]] = {}
         for launch in self.launches:
             given.setdefault(launch.kernel, {}).update(dict.fromkeys(launch.buffers.values()))
@@ -300,17 +274,15 @@ class RunState:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
-        document: dict[str, Any] = plain(self)
-        return document
+        return dict(plain(self))
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], where: str = "the run") -> Self:
-        """Return the record of these fields; those that are missing are 0 or empty."""
+        """Return the record of the fields that :meth:`to_json` returns."""
         return cls(**read_fields(types_of(RunState), document, where))
 
 
 # -- JSON ------------------------------------------------------------------------------------------
-
 
 #: A number that may be infinite or NaN.
 Reading = typing.NewType("Reading", float)
@@ -332,26 +304,39 @@ def parse_json(text: str) -> Any:
     return value
 
 
-def _is_reading(value: Any) -> bool:
-    return isinstance(value, float) or is_number(value)
+def _are(column: Collection[Any], *kinds: type) -> bool:
+    """Whether all values are of these types; a truth value is no integer."""
+    return all(issubclass(each, kinds) and (each is not bool or bool in kinds) for each in {*map(type, column)})
 
 
-#: The types of single values: what checks a value, and what a message calls one and several of them.
-_SINGLE: Final[Mapping[Any, tuple[Callable[[Any], bool], str, str]]] = {
-    str: (lambda value: isinstance(value, str), "a text", "texts"),
-    bool: (lambda value: isinstance(value, bool), "true or false", "truth values"),
-    int: (is_whole, "a whole number a double can hold", "whole numbers a double can hold"),
-    float: (lambda value: _is_reading(value) and abs(value) <= 1e100, "a number up to 1e100", "numbers up to 1e100"),
-    Reading: (_is_reading, "a number", "numbers a double can hold"),
-    bytes: (lambda value: isinstance(value, bytes) and len(value) % 8 == 0, "doubles", "doubles"),
-    Value: (is_value, "a value", "values"),
+#: By type of a single value: the check of a column, and the words of a message for one value and for several.
+_SINGLE: Final[Mapping[Any, tuple[Callable[[Collection[Any]], bool], str, str]]] = {
+    str: (lambda column: _are(column, str), "a text", "texts"),
+    bool: (lambda column: _are(column, bool), "true or false", "truth values"),
+    int: (
+        lambda column: all(map(is_whole, column)),
+        "a whole number a double can hold",
+        "whole numbers a double can hold",
+    ),
+    float: (
+        lambda column: _are(column, int, float) and all(map((1e100).__ge__, map(abs, column))),
+        "a number up to 1e100",
+        "numbers up to 1e100",
+    ),
+    Reading: (
+        lambda column: _are(column, float) or all(isinstance(v, float) or is_number(v) for v in column),
+        "a number",
+        "numbers a double can hold",
+    ),
+    bytes: (lambda column: _are(column, bytes) and not any(len(v) % 8 for v in column), "doubles", "doubles"),
+    Value: (lambda column: all(map(is_value, set(column))), "a value", "values"),
     Any: (lambda _: True, "anything", "anything"),
-    types.NoneType: (lambda value: value is None, "null", "null"),
+    types.NoneType: (lambda column: _are(column, types.NoneType), "null", "null"),
 }
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: objects for dataclasses and mappings, lists for tuples."""
+    """Return a value of JSON types: dictionaries for dataclasses and mappings, lists for tuples."""
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value) if field.init}
     if isinstance(value, Mapping):
@@ -373,71 +358,74 @@ def read_fields(
     error: type[MptuneError] = RunFileError,
     required: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the fields of a JSON object; one that is missing or null is left out, and so has its usual value."""
-    found = {}
-    for name, kind in kinds.items():
-        value = document.get(name)
-        if value is None and name not in required:
-            continue
-        try:
-            found[name] = _reader(kind)(value)
-        except (ValueError, MptuneError) as reason:
-            shown = reprlib.repr(value)
-            raise error(f"{where}: its field {name!r} should be {_called(kind)}, and is {shown}") from reason
-    return found
+    """Return the fields of a JSON object without those that are missing or null, unless these are required."""
+    given = {name: document.get(name) for name in kinds}
+    return {
+        name: read_field(name, kinds[name], [value], where, error)[0]
+        for name, value in given.items()
+        if value is not None or name in required
+    }
 
 
-@functools.cache
-def _reader(kind: Any) -> Callable[[Any], Any]:
-    """Return a function from JSON values to those of a type; it raises ValueError, or what a dataclass raises."""
+def read_field(
+    name: str, kind: Any, column: Sequence[Any], where: str, error: type[MptuneError] = RunFileError
+) -> Sequence[Any]:
+    """Return a field of several objects as values of a type; the message of an error shows the first value."""
+    try:
+        return read_column(kind, column)
+    except (ValueError, TypeError, MptuneError) as reason:
+        shown = reprlib.repr(column[0])
+        raise error(f"{where}: its field {name!r} should be {_called(kind)}, and is {shown}") from reason
+
+
+def read_column(kind: Any, column: Sequence[Any]) -> Sequence[Any]:
+    """Return a column of JSON values as values of a type.
+
+    Raises ValueError or TypeError for a wrong value, or the MptuneError of a dataclass.
+    """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if kind == Value:
-        return lambda value: _checked(is_value(value), tuple(value) if isinstance(value, list) else value)
+    if kind == Value and list in {*map(type, column)}:
+        column = [tuple(value) if isinstance(value, list) else value for value in column]
     if kind in _SINGLE:
-        is_one = _SINGLE[kind][0]
-        return lambda value: _checked(is_one(value), value)
+        _require(_SINGLE[kind][0](column))
+        return column
     if isinstance(kind, enum.EnumType):
-        return kind
+        return [*map(kind, column)]
     if kind is Configuration:
-        of_values = _reader(Mapping[str, Value])
-        return lambda value: Configuration(of_values(value))
+        return [*map(Configuration, read_column(Mapping[str, Value], column))]
     if origin is Annotated:
-        of_number, bounds = _reader(arguments[0]), arguments[1]
-        return lambda value: _checked(bounds.least <= of_number(value) <= bounds.most, value)
+        bounds = arguments[1]
+        _require(all(bounds.least <= number <= bounds.most for number in read_column(arguments[0], column)))
+        return column
     if origin in (types.UnionType, typing.Union):
-        return functools.partial(_read_as_first, [*map(_reader, arguments)])
+        return [_read_as_first(arguments, value) for value in column]
     if origin is tuple:
-        of_entry = _reader(arguments[0])
-        return lambda value: tuple(map(of_entry, _checked(isinstance(value, list | tuple), value)))
+        _require(_are(column, list, tuple))
+        entries = iter(read_column(arguments[0], [*itertools.chain.from_iterable(column)]))
+        return [tuple(itertools.islice(entries, len(each))) for each in column]
+    _require(_are(column, Mapping))
     if origin is Mapping:
-        of_entry = _reader(arguments[1])
-        return lambda value: {
-            name: of_entry(each) for name, each in _checked(isinstance(value, Mapping), value).items()
-        }
-    of_fields = {name: _reader(each) for name, each in types_of(kind).items()}
-
-    def record(value: Any) -> Any:
-        found = _checked(isinstance(value, Mapping), value)
-        return kind(**{name: of_field(found.get(name)) for name, of_field in of_fields.items()})
-
-    return record
+        given = [value for each in column for value in each.values()]
+        found = read_column(arguments[1], given)
+        entries = iter(found)
+        return column if found is given else [dict(zip(each, entries, strict=False)) for each in column]
+    kinds = types_of(kind)
+    return [kind(**{name: read_column(kinds[name], [each.get(name)])[0] for name in kinds}) for each in column]
 
 
-def _checked(is_right: bool, value: Any) -> Any:
+def _require(is_right: bool) -> None:
     if not is_right:
         raise ValueError
-    return value
 
 
-def _read_as_first(readers: Iterable[Callable[[Any], Any]], value: Any) -> Any:
-    for read in readers:
-        with contextlib.suppress(ValueError, MptuneError):
-            return read(value)
+def _read_as_first(kinds: Iterable[Any], value: Any) -> Any:
+    for kind in kinds:
+        with contextlib.suppress(ValueError, TypeError, MptuneError):
+            return read_column(kind, [value])[0]
     raise ValueError
 
 
 def _called(kind: Any, *, several: bool = False) -> str:
-    """Return what a message calls a type."""
     if kind in _SINGLE:
         _, one, many = _SINGLE[kind]
         return many if several else one

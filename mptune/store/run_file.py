@@ -1,4 +1,4 @@
-"""An open run file, read and written by one process at a time: its tables, its lock and what its errors mean."""
+"""An open run file: its tables, its lock against other writers, and the messages of its errors."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ import socket
 import sqlite3
 import struct
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Final, Self
 
 from mptune.errors import RunFileError, did_you_mean
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration, Value
-from mptune.store.info import ParameterInfo, Reading, RunInfo, RunState, parse_json, read_fields
+from mptune.store.info import ParameterInfo, Reading, RunInfo, RunState, parse_json, read_field
 
-#: Raised with every change of the tables, or of the meaning of a field; a file of another version is refused.
+#: Version of tables and fields; a file of another version is refused.
 FORMAT_VERSION: Final = 8
 _APPLICATION_ID: Final = int.from_bytes(b"mptu", "big")
-#: No text or blob of a run file is larger.
+#: Maximum size of a text or blob, in bytes.
 _LARGEST_CELL_BYTES: Final = 16 << 20
-#: Bytes of JSON that the rendered sources of a run have at most.
+#: Maximum size of the rendered sources as JSON, in bytes.
 _LARGEST_SOURCES: Final = 64 << 20
+#: Trials read at a time.
+_BATCH: Final = 1000
 _BUSY_TIMEOUT_S: Final = 60.0
-# Advisory locks need no data behind them: a byte well clear of those SQLite locks itself (at 1 GiB).
+# An advisory lock needs no data behind it: this byte is far from the bytes that SQLite locks (at 1 GiB).
 _LOCK_BYTE: Final = 0x7FFF_FF00
 
 _SCHEMA: Final = (
@@ -52,7 +54,7 @@ _SCHEMA: Final = (
     )""",
 )
 _UPSERT_SETTING: Final = "INSERT INTO settings VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
-#: The settings beside those in JSON.
+#: Settings that are not JSON.
 _WRITER: Final = "writer"
 _SOURCES: Final = "rendered_sources"
 
@@ -63,7 +65,7 @@ _ALTERNATIVES: Final = (
 _SETTLED: Final = "every trial recorded so far is safe"
 _FULL: Final = f"cannot be written: the disk is full; {_SETTLED}, free space and --resume"
 _DENIED: Final = "cannot be opened: it or its folder is read-only, or there is no permission"
-#: What errors of SQLite and of the operating system say of a run file, by how their names begin.
+#: Messages by prefix of the names of SQLite's and the operating system's errors.
 _MEANINGS: Final = {
     "SQLITE_TOOBIG": f"is corrupt: a cell of it is larger than {_LARGEST_CELL_BYTES >> 20} MiB",
     "SQLITE_NOTADB": "cannot be read: it is not a run file (not an SQLite database)",
@@ -83,11 +85,7 @@ class RunFile:
     """An open run file. Use :meth:`create` or :meth:`open`; it is a context manager.
 
     Every method raises RunFileError if the file is corrupt or cannot be written (disk full, moved away, read-only).
-
-    Attributes:
-        path: where the file is.
-        info: what the run is.
-        state: how far it has come.
+    ``info`` is the definition of the run, ``state`` its progress.
     """
 
     def __init__(
@@ -106,10 +104,7 @@ class RunFile:
 
     @classmethod
     def create(cls, path: str | Path, info: RunInfo, state: RunState | None = None) -> RunFile:
-        """Make a new run file, with the folders that lead to it, and open it for writing.
-
-        A file that is there already is never touched, unless it is empty.
-        """
+        """Make a new run file and its folders, and open it for writing; only an empty file is overwritten."""
         path = Path(path)
         with _explained(path), contextlib.ExitStack() as held:
             _refuse_taken(path)
@@ -129,7 +124,7 @@ class RunFile:
 
     @classmethod
     def in_memory(cls, info: RunInfo, state: RunState | None = None) -> RunFile:
-        """Return a run file without a file, for a run that nobody keeps."""
+        """Return a run file in memory, for a run that is not kept."""
         held = contextlib.ExitStack()
         connection = held.enter_context(contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)))
         file = cls(Path(":memory:"), connection, held, info, state)
@@ -138,7 +133,7 @@ class RunFile:
 
     @classmethod
     def check(cls, path: str | Path, *, resume: bool, overwrite: bool = False) -> None:
-        """Refuse now what :meth:`create`, :meth:`delete` or :meth:`open` of a file to go on with would refuse later."""
+        """Raise now the RunFileError that :meth:`create`, :meth:`delete` or :meth:`open` would raise later."""
         if resume and overwrite:
             raise RunFileError("resume=True goes on with a run, overwrite=True begins anew: give one of them")
         path = Path(path)
@@ -179,20 +174,16 @@ class RunFile:
             return cls(path, connection, held.pop_all(), *_records(path, connection))
 
     def update(self, state: RunState, info: RunInfo | None = None) -> None:
-        """Record how far the run has come and, if it is set up anew, what it is."""
+        """Record the progress and, for a resumed run, its present definition."""
         self._write((), {**(info.to_json() if info is not None else {}), **state.to_json()})
         self.info = info or self.info
         self.state = state
 
     def add(self, *trials: Trial, state: RunState | None = None) -> None:
-        """Record trials, all of them or none; when this returns, they are on the disk.
+        """Record trials and the progress, all or nothing; they are on the disk when this returns.
 
-        A trial of the same key and configuration is replaced and keeps its place in the order, so adding
-        one twice changes nothing.
-
-        Args:
-            trials: what to record; several at a time are recorded much faster than one by one.
-            state: how far the run has come, written together: waiting for the disk is most of what either takes.
+        A trial of the same key and configuration is replaced and keeps its place in the order. Several trials at a
+        time are recorded much faster than one by one.
         """
         known = self.state.to_json()
         changed = {} if state is None else {n: value for n, value in state.to_json().items() if value != known[n]}
@@ -200,36 +191,33 @@ class RunFile:
         self.state = state or self.state
 
     def retire(self, trials: Sequence[Trial]) -> None:
-        """Set trials aside that were measured under other conditions; nothing is deleted."""
+        """Mark trials as stale, without deleting them: they were measured under other conditions."""
         keys = [(trial.key, trial.configuration.to_json()) for trial in trials]
         with self._transaction() as connection:
             connection.executemany("UPDATE trials SET stale = 1 WHERE key = ? AND configuration = ?", keys)
 
     def trials(self, parameters: Sequence[ParameterInfo] = (), *, stale: bool = False) -> list[Trial]:
-        """Return the trials in the order they were recorded.
+        """Return the trials, or the stale trials, in the order they were recorded.
 
-        Args:
-            parameters: what each has to have, and the values it may have; by default anything, as of a run whose kernel
-                has changed since.
-            stale: return those that were set aside instead.
+        Every configuration must have one of the listed values of each of the parameters given.
         """
         allowed = {parameter.name: frozenset(parameter.values) for parameter in parameters}
         select = f"SELECT id, {', '.join(_CELLS)} FROM trials WHERE stale = ? ORDER BY id"
         with _explained(self.path), contextlib.closing(self._opened().execute(select, (stale,))) as rows:
-            corrupt = f"run file {self.path} is corrupt"
+            where = f"run file {self.path} is corrupt"
             is_collecting = gc.isenabled()
-            gc.disable()  # rows make no cycles; looking for some among 100,000 trials takes a quarter of the time
+            gc.disable()  # rows make no cycles, and the search for cycles takes a quarter of the time
             try:
-                return [_from_row(row, allowed, f"{corrupt}: trial {number} cannot be read") for number, *row in rows]
+                batches = iter(lambda: rows.fetchmany(_BATCH), [])
+                return [trial for batch in batches for trial in _from_rows(batch, allowed, where)]
             finally:
                 if is_collecting:
                     gc.enable()
 
     def keep_sources(self, sources: Mapping[str, str]) -> None:
-        """Keep rendered sources by the JSON of their configuration, instead of those kept before.
+        """Replace the rendered sources, by the JSON of their configuration; the last are left out if too large.
 
-        They are compressed: as most lines of two sources are the same, a thousand take about a hundred kilobytes. The
-        last ones are left out if all of them are too large.
+        Compressed, a thousand sources take about a hundred kilobytes, as most of their lines are the same.
         """
         ends = itertools.accumulate(len(json.dumps(source)) for source in sources.items())
         kept = dict(source for source, end in zip(sources.items(), ends, strict=True) if end <= _LARGEST_SOURCES)
@@ -237,7 +225,7 @@ class RunFile:
             connection.execute(_UPSERT_SETTING, (_SOURCES, zlib.compress(json.dumps(kept).encode(), 9)))
 
     def sources(self) -> dict[str, str]:
-        """Return the rendered sources the file has, by the JSON of their configuration."""
+        """Return the rendered sources by the JSON of their configuration."""
         with _explained(self.path):
             found = _setting(self._opened(), _SOURCES)
         if found is None:
@@ -252,7 +240,7 @@ class RunFile:
     def close(self) -> None:
         """Close the file and let others write it; may be called twice."""
         self._connection = None
-        # The lock last: SQLite's own locks would be lost when any other descriptor of the file is closed.
+        # The lock is last: closing any descriptor of the file would release SQLite's own locks.
         self._held.close()
 
     def __enter__(self) -> Self:
@@ -262,7 +250,6 @@ class RunFile:
         self.close()
 
     def _begin(self) -> None:
-        """Make an empty database a run file."""
         with self._transaction() as connection:
             for statement in _SCHEMA:
                 connection.execute(statement)
@@ -276,7 +263,6 @@ class RunFile:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Commit what happens inside, or none of it."""
         connection = self._opened()
         with _explained(self.path):
             connection.execute("BEGIN IMMEDIATE")
@@ -284,7 +270,6 @@ class RunFile:
                 yield connection
 
     def _write(self, trials: Sequence[Trial], fields: Mapping[str, Any]) -> None:
-        """Write trials and fields of the records, all or nothing."""
         with self._transaction() as connection:
             connection.executemany(_INSERT_TRIAL, map(_to_row, trials))
             _put(connection, fields)
@@ -292,7 +277,7 @@ class RunFile:
 
 @contextlib.contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Turn the errors of SQLite and of the operating system into RunFileError."""
+    """Raise errors of SQLite and of the operating system as RunFileError."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -304,7 +289,7 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open the database of an existing file; a file or folder without write permission can still be read."""
+    """Open the database of an existing file; SQLite opens it for reading if it may not be written."""
     uri = f"{path.absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_BUSY_TIMEOUT_S)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_CELL_BYTES)
@@ -316,13 +301,12 @@ def _pragma(connection: sqlite3.Connection, name: str) -> Any:
 
 
 def _require_own(path: Path, connection: sqlite3.Connection) -> None:
-    """Raise RunFileError unless a database is a run file, of whatever version."""
     if _pragma(connection, "application_id") != _APPLICATION_ID:
         raise RunFileError(f"{path} is an SQLite database, but not a run file of mptune")
 
 
 def _recognise(path: Path, connection: sqlite3.Connection) -> None:
-    """Raise RunFileError unless a database is a whole run file of this version."""
+    """Raise RunFileError unless a database is a complete run file of this version."""
     _require_own(path, connection)
     if (version := _pragma(connection, "user_version")) != FORMAT_VERSION:
         is_newer = version > FORMAT_VERSION
@@ -344,7 +328,6 @@ def _setting(connection: sqlite3.Connection, name: str) -> Any:
 
 
 def _records(path: Path, connection: sqlite3.Connection) -> tuple[RunInfo, RunState]:
-    """Read what the run is and how far it has come."""
     rows = connection.execute(f"SELECT name, value FROM settings WHERE name NOT IN ('{_WRITER}', '{_SOURCES}')")
     where = f"run file {path}"
     try:
@@ -355,15 +338,13 @@ def _records(path: Path, connection: sqlite3.Connection) -> tuple[RunInfo, RunSt
 
 
 def _sign(connection: sqlite3.Connection) -> None:
-    """Note who writes, for the message another writer gets."""
     connection.execute(_UPSERT_SETTING, (_WRITER, f"{os.getpid()} on {socket.gethostname()}"))
 
 
 def _lock(path: Path, flags: int = 0) -> int:
-    """Lock the file against other writers and return the descriptor that holds the lock; readers never meet it.
+    """Lock the file against other writers and return the descriptor that holds the lock; reading stays possible.
 
-    The lock belongs to the open file (an "open file description lock"): the kernel drops it when the process ends in
-    any way, and other descriptors of the file can be closed without losing it.
+    An open file description lock ends with the process, and survives the closing of other descriptors.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o666)
     request = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _LOCK_BYTE, 1, 0)
@@ -378,7 +359,7 @@ def _lock(path: Path, flags: int = 0) -> int:
 
 
 def _writer(path: Path) -> str:
-    """Return who writes a run file, "unknown" where it does not say."""
+    """Return the process that writes a run file, or "unknown"."""
     try:
         with contextlib.closing(_connect(path)) as connection:
             return _setting(connection, _WRITER) or "unknown"
@@ -402,7 +383,7 @@ def _has_content(path: Path) -> bool:
 def _refuse_taken(path: Path) -> None:
     _refuse_irregular(path)
     if _has_content(path):
-        RunFile.open(path, read_only=True).close()  # one that cannot be gone on with says why
+        RunFile.open(path, read_only=True).close()  # raises if --resume is impossible
         raise RunFileError(f"run file {path} exists already: {_ALTERNATIVES}")
 
 
@@ -421,18 +402,17 @@ def _missing(path: Path) -> str:
 
 # -- trials as rows --------------------------------------------------------------------------------
 
-#: The cells of a trial beside its number; from the configuration on they are JSON.
+#: Columns of a trial beside its number, with their types; JSON from the configuration on.
 _CELLS: Final = {
     "key": str,
     "status": Status,
     "message": str,
     "times_ms": bytes,
-    "configuration": Configuration,
+    "configuration": Mapping[str, Value],
     "metrics": Mapping[str, Reading],
     "durations_s": Mapping[str, float],
     "warnings": tuple[str, ...],
 }
-#: A trial of the same key and configuration keeps its number.
 _INSERT_TRIAL: Final = (
     f"INSERT INTO trials ({', '.join(_CELLS)}) VALUES ({', '.join('?' * len(_CELLS))}) "
     f"ON CONFLICT DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in (*_CELLS, 'stale'))}"
@@ -440,12 +420,11 @@ _INSERT_TRIAL: Final = (
 
 
 def _to_row(trial: Trial) -> tuple[Any, ...]:
-    """Return the cells of a trial in the order of the table's columns."""
     measurement = trial.measurement
     return (
         trial.key,
         str(trial.status),
-        # Compiler output may be long, and hold bytes that are no text, as lone surrogates, which UTF-8 lacks.
+        # Compiler output may be long and have invalid bytes, held as lone surrogates, which UTF-8 cannot encode.
         trial.message.encode("utf-8", "backslashreplace").decode("utf-8")[: 1 << 18],
         struct.pack(f"<{len(measurement.times_ms)}d", *measurement.times_ms),
         trial.configuration.to_json(),
@@ -455,18 +434,25 @@ def _to_row(trial: Trial) -> tuple[Any, ...]:
     )
 
 
-def _from_row(row: Sequence[Any], allowed: Mapping[str, Collection[Value]], where: str) -> Trial:
-    """Return the trial of a row, whose configuration has one of the values allowed for each name."""
+def _from_rows(rows: Sequence[Sequence[Any]], allowed: Mapping[str, Set[Value]], where: str) -> list[Trial]:
+    """Return the trials of rows, whose configurations have one of the values allowed for each name."""
+    (number, *_), *cells = zip(*rows, strict=True)
+    damaged = f"{where}: trial {number} cannot be read"
     try:
-        found = parse_json(f"[{','.join(row[4:])}]")
-        cells = dict(zip(_CELLS, (*row[:4], *found), strict=True))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise RunFileError(f"{where}: a cell of it is not valid JSON") from error
-    fields = read_fields(_CELLS, cells, where, required=_CELLS)
-    for name, values in allowed.items():
-        if (value := fields["configuration"].get(name)) not in values:
-            raise RunFileError(f"{where}: the run lists no value {value!r} of its {name}")
-    times = fields.pop("times_ms")
-    times_ms = struct.unpack(f"<{len(times) // 8}d", times)
-    measurement = Measurement(fields.pop("metrics"), times_ms, fields.pop("durations_s"))
-    return Trial(measurement=measurement, **fields)
+        documents = ",".join([f"[{','.join(each)}]" for each in zip(*cells[4:], strict=True)])
+        columns = (*cells[:4], *zip(*parse_json(f"[{documents}]"), strict=True))
+        fields = [read_field(*field, column, damaged) for field, column in zip(_CELLS.items(), columns, strict=True)]
+        for name, values in allowed.items():
+            if unknown := {each.get(name) for each in fields[4]} - values:
+                raise RunFileError(f"{damaged}: the run lists no value {unknown.pop()!r} of its {name}")
+        fields[3] = [struct.unpack(f"<{len(times) // 8}d", times) for times in fields[3]]
+        return [
+            Trial(Configuration(values), status, message, Measurement(metrics, times_ms, seconds), warnings, key)
+            for key, status, message, times_ms, values, metrics, seconds, warnings in zip(*fields, strict=True)
+        ]
+    except (ValueError, TypeError, RecursionError, RunFileError) as error:
+        if len(rows) > 1:
+            return [trial for row in rows for trial in _from_rows([row], allowed, where)]
+        if isinstance(error, RunFileError):
+            raise
+        raise RunFileError(f"{damaged}: a cell of it is not valid JSON") from error

@@ -1,12 +1,12 @@
-"""What every backend must do, as a test class that also serves backends of third parties.
+"""Conformance tests of backends, also for backends of third parties.
 
     from mptune.testing.backends import BackendConformance
 
     class TestMine(BackendConformance):
         backend_class = MyBackend
 
-collected by pytest, which it does not import. The kernels are plain CUDA on the prelude; a backend whose compiler reads
-another dialect translates them, as it does any rendered source. Its device has to be there.
+pytest collects the class; this module does not import pytest. The kernels are plain CUDA on the prelude, which backends
+of other dialects translate as any rendered source. The backend's device must be available.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _raises(kind: type[Exception], pattern: str = "") -> Iterator[None]:
 
 
 def source_of(name: str, body: str) -> str:
-    """Return a whole source of a kernel: the prelude, its text and the host's entry."""
+    """Return the source of a kernel: the prelude, its text and the host's entry."""
     entry = f"#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY({name})\n#endif\n"
     return f'{prelude()}\n#line 1 "{name}.cu"\n{body}\n{entry}'
 
@@ -60,7 +60,7 @@ def launch_on_arrays(
     *arguments: NDArray[Any] | np.generic,
     shared_bytes: int = 0,
 ) -> float:
-    """Launch on arrays, which come back changed in place, and scalars; return the time in milliseconds."""
+    """Launch on arrays, which are changed in place, and scalars; return the time in milliseconds."""
     passed: list[Argument] = []
     buffers: list[tuple[Buffer, NDArray[Any]]] = []
     for argument in arguments:
@@ -82,14 +82,12 @@ def launch_on_arrays(
 
 
 def _holding(backend: Backend, data: NDArray[Any]) -> Buffer:
-    """Return a new buffer that holds an array."""
     buffer = backend.device.allocate(data.nbytes)
     buffer.write(data)
     return buffer
 
 
 def _content(buffer: Buffer, like: NDArray[Any]) -> NDArray[Any]:
-    """Return what a buffer holds as an array like another."""
     back = np.zeros_like(like)
     buffer.read(back)
     return back
@@ -103,11 +101,11 @@ class BackendConformance:
 
     @functools.cached_property
     def backend(self) -> Backend:
-        """The handle of one test; override it to test one with other settings."""
+        """The backend of one test; override it for other settings."""
         return self.backend_class()
 
     def load(self, name: str, body: str, *flags: str) -> Function:
-        """Compile a kernel and load it."""
+        """Compile and load a kernel."""
         return self.backend.device.load(self.compiled(name, body, *flags))
 
     def compiled(self, name: str, body: str, *flags: str) -> Binary:
@@ -123,7 +121,7 @@ class BackendConformance:
         *arguments: NDArray[Any] | np.generic,
         shared_bytes: int = 0,
     ) -> float:
-        """Compile, load and launch on arrays, which come back changed, and scalars; return the time in ms."""
+        """Compile, load and launch on arrays, which are changed in place, and scalars; return the time in ms."""
         function = self.load(name, body)
         elapsed_ms = launch_on_arrays(self.backend, function, grid, block, *arguments, shared_bytes=shared_bytes)
         function.unload()

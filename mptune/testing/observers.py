@@ -1,4 +1,4 @@
-"""What every observer must do, as a test class that also serves observers of third parties.
+"""Conformance tests of observers, also for observers of third parties.
 
     from mptune.testing.observers import ObserverConformance
 
@@ -6,7 +6,7 @@
         def make(self):
             return MyObserver(...)
 
-collected by pytest, which it does not import.
+pytest collects the class; this module does not import pytest.
 """
 
 from __future__ import annotations
@@ -20,24 +20,19 @@ from mptune.observers.base import LaunchContext, Observer
 from mptune.observers.launches import ResourcesObserver
 from mptune.space.configuration import Configuration
 
-#: What names of metrics end with, but for these few.
+#: Suffixes of metrics' names, and names without a unit.
 UNITS: Final = ("_ms", "_bytes", "_j", "_w", "_mhz", "_c", "_gb_s", "_gflop_s")
 WITHOUT_UNIT: Final = ("registers", "occupancy")
 
 
 def context(times_ms: tuple[float, ...] = (1.0,), footprint_bytes: int = 64) -> LaunchContext:
-    """Return the launches of a configuration.
-
-    Args:
-        times_ms: the timed launches.
-        footprint_bytes: size of the arguments.
-    """
+    """Return the timed launches of a configuration with arguments of a size."""
     resources = dict.fromkeys(ResourcesObserver.metrics, float(footprint_bytes))
     return LaunchContext(Configuration({"n": 1}), footprint_bytes, times_ms, resources)
 
 
 def observe(observer: Observer, around: LaunchContext) -> dict[str, float]:
-    """Return what an observer reports of some launches."""
+    """Return the metrics of an observer around some launches."""
     observer.start()
     return dict(observer.stop(dataclasses.replace(around, steady_launches=3)))
 

@@ -1,11 +1,11 @@
-"""What every strategy must do, as a test class that also serves strategies of third parties.
+"""Conformance tests of strategies, also for strategies of third parties.
 
     from mptune.testing.strategies import StrategyConformance
 
     class TestMine(StrategyConformance):
         strategy = MyStrategy
 
-collected by pytest, which it does not import.
+pytest collects the class; this module does not import pytest.
 """
 
 from __future__ import annotations
@@ -60,7 +60,6 @@ def _mixed_space() -> SearchSpace:
 
 
 def _large_space() -> SearchSpace:
-    """Return a space of 10^8 configurations."""
     return SearchSpace([OrdinalParameter(f"p{i}", range(1, 11)) for i in range(8)])
 
 
@@ -95,20 +94,20 @@ class StrategyConformance:
 
     #: The class under test.
     strategy: ClassVar[type[Strategy]]
-    #: Its hyperparameters that are not the defaults.
+    #: Its hyperparameters that differ from the defaults.
     options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     def make(
         self, space: SearchSpace, objective: Objective | None = None, *, signature: Sequence[str] = (), seed: int = 0
     ) -> Strategy:
-        """Return a new strategy; override it to change the objective, say."""
+        """Return a new strategy; override it for another objective."""
         options = self.strategy.options_class.from_mapping(self.strategy.name, self.options)
         return self.strategy(space, objective or Objective(), signature=signature, seed=seed, options=options)
 
     def run(
         self, strategy: Strategy, evaluate: Evaluate = _evaluate, batch: int = 1, limit: int = 10**9
     ) -> list[Configuration]:
-        """Ask and tell until the strategy ends or the limit is reached; return what it proposed, in order."""
+        """Ask and tell until the strategy ends or the limit is reached; return its proposals in order."""
         asked: list[Configuration] = []
         while len(asked) < limit:
             configurations = strategy.ask(min(batch, limit - len(asked)))

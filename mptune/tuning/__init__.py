@@ -1,4 +1,4 @@
-"""Tuning a kernel: ask, evaluate, tell, under a budget."""
+"""Tuning a kernel: plan, schedule, session, finals and verification."""
 
 from mptune.kernel.limits import device_constraints
 from mptune.tuning.session import Progress

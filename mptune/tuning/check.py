@@ -1,4 +1,4 @@
-"""Checks of a definition: a kernel's configurations are compiled; an application is run once before that."""
+"""Checks of a definition: configurations are compiled, after one run of an application."""
 
 from __future__ import annotations
 
@@ -32,30 +32,27 @@ from mptune.space.configuration import Configuration, Value
 from mptune.space.search_space import SearchSpace
 
 _NUMBERS: Final = re.compile(r"\d+")
-#: Which configurations, as :func:`select` explains.
+#: A choice of configurations (:func:`select`).
 Selection = int | Literal["values", "signatures", "all"]
 
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """One configuration's compilation: the compiler's wall time, 0 from the cache; its message where it failed."""
+    """The compilation of one configuration."""
 
     configuration: Configuration
-    compile_s: float
-    message: str = ""
+    compile_s: float  #: wall time of the compiler; 0 from the cache
+    message: str = ""  #: of a failure
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The compilations of one kernel, and warnings about its template.
-
-    The architecture is empty for the device's own. Configurations are counted with types on request.
-    """
+    """The compilations of one kernel, and warnings about its template."""
 
     kernel: str
     backend: str
-    architecture: str
-    configurations: int
+    architecture: str  #: empty for the device's own
+    configurations: int  #: number of valid configurations, types on request included
     compilations: tuple[Compilation, ...]
     warnings: tuple[str, ...] = ()
 
@@ -66,7 +63,7 @@ class CheckResult:
 
     @property
     def failure_groups(self) -> tuple[tuple[Compilation, ...], ...]:
-        """The failures by message, numbers in it left out; the most frequent first."""
+        """The failures by message without its numbers, the most frequent first."""
         groups: dict[str, list[Compilation]] = {}
         for failure in self.failures:
             groups.setdefault(_NUMBERS.sub("#", in_short(failure.message)), []).append(failure)
@@ -79,7 +76,7 @@ class CheckResult:
         return statistics.median(times) if times else math.nan
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``mptune check --json`` prints of one kernel."""
+        """Return the entry of one kernel in ``mptune check --json``."""
         return {
             "kernel": self.kernel,
             "backend": self.backend,
@@ -107,10 +104,10 @@ def check(
     seed: int = 0,
     on_compiled: Callable[[Compilation], None] = lambda _: None,
 ) -> CheckResult:
-    """Compile the configurations of a kernel that :func:`select` returns, types on request included.
+    """Compile a choice of a kernel's configurations (:func:`select`), types on request included.
 
-    The default architecture is the device's own, the default sizes are those of the preset "default". ``restrict`` has
-    the values left of some parameters, by name.
+    Defaults are the device's own architecture and the size preset "default". ``restrict`` limits parameters to some of
+    their values, by name.
     """
     sizes = kernel.resolve_sizes() if sizes is None else sizes
     options = CompileOptions(architecture=architecture)
@@ -137,7 +134,7 @@ def check(
 
 
 def _masks(kernel: Kernel, sizes: Sizes, seed: int) -> tuple[str, ...]:
-    """Say which elements are NaN in the reference, at the smallest sizes."""
+    """Return remarks on elements that are NaN in the reference at the smallest sizes."""
     least: Sizes | None = None
     try:
         least = least_sizes(kernel, sizes)
@@ -146,7 +143,7 @@ def _masks(kernel: Kernel, sizes: Sizes, seed: int) -> tuple[str, ...]:
             return tuple(f"at {least}, {remark}" for remark in masked_remarks(kernel, data.references))
     except (MptuneError, MemoryError) as error:
         where = "" if least is None else f"at {least}: "
-        return (f"{where}{error}",)  # its templates are checked all the same
+        return (f"{where}{error}",)  # the templates are still checked
     return ()
 
 
@@ -159,12 +156,12 @@ def check_application(
     seed: int = 0,
     **options: Any,
 ) -> tuple[CheckResult, ...]:
-    """Run an application in its widest types where something can run, and :func:`check` each of its kernels.
+    """Run an application in its widest types on an available device, and :func:`check` each of its kernels.
 
-    A kernel's sizes are those of its first launch. The default sizes are those of the preset "smoke" if there is one.
-    Names in ``restrict`` begin with those of their kernels.
+    A kernel is checked at the sizes of its first launch. The default size preset is "smoke", else "default". A name in
+    ``restrict`` begins with the kernel's name.
     """
-    if sizes is None:  # some have none to choose
+    if sizes is None:
         sizes = application.resolve_sizes("smoke" if "smoke" in application.sizes else "default")
     launched: dict[str, Sizes] = {}
     runner, plan = get_backend("auto"), TimingPlan(min_repeats=1, max_repeats=1)
@@ -183,7 +180,7 @@ def check_application(
                 raise KernelError(f"{application.called} in its widest types: {trial.status.value}: {trial.message}")
             for launch in evaluator.launches(trial.configuration):
                 launched.setdefault(launch.kernel, Sizes(dict(launch.sizes)))
-    except CompileError as error:  # also where the steps are the reference
+    except CompileError as error:
         first = widest(application, sizes, runner.device.facts())[0]
         failed = Compilation(first, 0.0, str(error))
         return (CheckResult(application.name, runner.name, "", application.search_space(sizes).size, (failed,)),)
@@ -204,10 +201,10 @@ def check_application(
 def select(
     space: SearchSpace, signature_names: Sequence[str], sample: Selection = "values", seed: int = 0
 ) -> Sequence[Configuration]:
-    """Return configurations of a kernel's search space that show whether it compiles.
+    """Return a sample of a kernel's search space for checking that it compiles.
 
-    A ``sample`` is a number of configurations, drawn uniformly; "values": few with which every valid value of every
-    parameter comes once; "signatures": one for each accuracy signature; or "all".
+    A number draws so many configurations uniformly; "values" covers every valid value of every parameter; "signatures"
+    takes one configuration for each accuracy signature.
     """
     rng = np.random.default_rng(seed)
     if sample == "all":

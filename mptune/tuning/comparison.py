@@ -1,7 +1,7 @@
-"""Comparing strategies on recorded spaces: who comes nearer to the optimum, and after how many evaluations.
+"""Comparison of strategies on recorded spaces: distances from the optimum, and evaluations to reach them.
 
-Every strategy replays every space once per seed, in worker processes of one thread. The figures are computed from
-:class:`~mptune.tuning.simulation.Simulation` objects alone, so that another tool's runs can be compared, too.
+Every strategy replays every space once per seed, in worker processes of one thread. The figures depend on
+:class:`~mptune.tuning.simulation.Simulation` objects alone, so that runs of another tool can be compared, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 #: Relative distances from the optimum whose first evaluation is reported.
 WITHIN: Final = (0.01, 0.05)
-#: A distance below this counts as this in a geometric mean, where one space solved at once would decide everything.
+#: Minimum distance in a geometric mean, which a single solved space would otherwise decide.
 SMALLEST_DISTANCE: Final = 1e-4
 
 
@@ -35,12 +35,11 @@ SMALLEST_DISTANCE: Final = 1e-4
 class Comparison:
     """Replays of several strategies on several recorded spaces, with the figures that compare them.
 
-    A run that has found nothing feasible yet is as far from the optimum as the worst feasible value, and no nearer than
-    1; or infinitely far where a simulation does not know that value. It has not come within any distance, has no share
-    of the optimum and loses to every run that has found something.
+    The distance of a run without a feasible trial is that of the worst feasible value, at least 1, or infinity where
+    that value is unknown. The run loses to every run with a feasible trial.
 
-    Spaces without a feasible configuration are in :attr:`simulations` and in no figure. Arrays have spaces (those
-    of :attr:`spaces`) along their first axis and strategies along their second: shape ``(n_spaces, n_strategies)``.
+    Spaces without a feasible configuration are in :attr:`simulations` and in no figure. Arrays have shape
+    ``(n_spaces, n_strategies)``, in the orders of :attr:`spaces` and :attr:`strategies`.
     """
 
     simulations: tuple[Simulation, ...]  #: one per space and strategy
@@ -67,7 +66,7 @@ class Comparison:
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
-        """The numbers of evaluations a mean looks at: 40, 60, ... up to the budget."""
+        """The numbers of evaluations that a mean is taken over: 40, 60, ... up to the budget."""
         return self.simulations[0].checkpoints() if self.simulations else ()
 
     def simulation(self, space: str, strategy: str) -> Simulation:
@@ -79,7 +78,7 @@ class Comparison:
         return self._over_cells(lambda s: float(_run_distances(s).mean()))
 
     def without_feasible(self) -> Floats:
-        """Return the share of runs that had found nothing feasible at the first checkpoint."""
+        """Return the share of runs without a feasible trial at the first checkpoint."""
         return self._over_cells(lambda s: s.summary()[0]["nothing_feasible"])
 
     def run_distances(self, space: str, strategy: str) -> Floats:
@@ -96,8 +95,7 @@ class Comparison:
     def deviation_factors(self) -> Floats:
         """Return each strategy's mean distance as a share of the mean over strategies (Willemsen 2021, Sec. IV-A).
 
-        The mean over spaces is the mean deviation factor. A strategy without a finite distance has an infinite factor
-        and is left out of the mean over strategies.
+        A strategy without a finite distance has an infinite factor and is not in the mean over strategies.
         """
         distances = self.mean_distances()
         finite = np.isfinite(distances)
@@ -107,13 +105,13 @@ class Comparison:
         return np.asarray(np.divide(distances, means, out=equal, where=(means > 0.0) & finite), dtype=np.float64)
 
     def evaluations_within(self, distance: float) -> Floats:
-        """Return the median over runs of the evaluations it took to come within a distance; infinite for never."""
+        """Return the median over runs of the evaluations needed to come within a distance; infinite for never."""
         return self._over_cells(lambda s: _median_arrival(s, distance))
 
     def best_at_end(self) -> Floats:
-        """Return the mean over runs of the last best as a share of the optimum, 1 where it was found and 0 for nothing.
+        """Return the mean over runs of the final share of the optimum: 1 for the optimum, 0 without a feasible trial.
 
-        Of several objectives it is the share of the recorded front's hypervolume.
+        For several objectives, the share of the recorded front's hypervolume.
         """
         return self._over_cells(_mean_share_of_optimum)
 
@@ -122,9 +120,9 @@ class Comparison:
         return self._over_cells(lambda s: s.overhead_ms_per_evaluation)
 
     def win_probabilities(self, evaluations: int | None = None) -> Floats:
-        """Return the probability that one run of A is better than one of B after so many evaluations (default: all).
+        """Return the probability that a run of a strategy beats a run of another after some evaluations (default: all).
 
-        Ties count half (Heldens 2026, Sec. V-E). Shape ``(n_spaces, n_strategies, n_strategies)``; [s, a, b] is the
+        Ties count half (Heldens 2026, Sec. V-E). Shape ``(n_spaces, n_strategies, n_strategies)``: [s, a, b] is the
         probability that a beats b.
         """
         column = min(evaluations or self.budget, self.budget) - 1
@@ -142,7 +140,7 @@ class Comparison:
         return quartiles(self.simulation(space, strategy).filled_curves())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document ``mptune compare --json`` prints; None stands for what is not finite."""
+        """Return the document that ``mptune compare --json`` prints; None replaces numbers that are not finite."""
         wins = self.win_probabilities()
         mean_wins = wins.mean(axis=0) if self.spaces else wins[0:0]
         columns = {
@@ -183,7 +181,7 @@ class Comparison:
         return json_document(document)
 
     def overall(self) -> list[dict[str, Any]]:
-        """Return a row per strategy over all spaces, in the order given; None stands for what is not finite."""
+        """Return a row per strategy over all spaces; None replaces numbers that are not finite."""
         if not self.spaces:
             return [{"strategy": strategy} for strategy in self.strategies]
         factors = self.deviation_factors()
@@ -231,9 +229,6 @@ def _mean_share_of_optimum(simulation: Simulation) -> float:
     return float(np.where(np.isfinite(distances), shares, 0.0).mean())
 
 
-# -- running -------------------------------------------------------------------------------------
-
-
 def compare(
     spaces: Sequence[str | Path | Run],
     strategies: Sequence[str],
@@ -249,8 +244,8 @@ def compare(
         spaces: runs or recorded spaces, or files of them.
         strategies: names of strategies.
         options: hyperparameters by strategy and name.
-        processes: worker processes; by default one per core. With one, all runs in this process.
-        on_done: called with each simulation as it is done, in no particular order.
+        processes: worker processes; by default one per core. With one, simulations run in this process.
+        on_done: called with each finished simulation, in any order.
         settings: of :func:`~mptune.tuning.simulation.simulate`: budget, repeats, seed and the objective.
     """
     if not spaces or not strategies:
@@ -263,7 +258,7 @@ def compare(
     recorded = [space if isinstance(space, Run) else read_run(space) for space in spaces]
     for what, names in (("space", [space.name for space in recorded]), ("strategy", strategies)):
         if twice := [name for number, name in enumerate(names) if name in names[:number]]:
-            raise MptuneError(f"{what} {twice[0]!r} is given twice; figures are told apart by the name")
+            raise MptuneError(f"{what} {twice[0]!r} is given twice: names must be unique")
     jobs = [
         joblib.delayed(simulate)(space, strategy, options=by_strategy[strategy], **settings)
         for space in recorded

@@ -1,4 +1,4 @@
-"""Measuring what an explanation lacks: the winner's neighbours, as trials of the run, timed in turn with the winner."""
+"""Measurement of the winner's neighbours for an explanation: trials of the run, timed in turn with the winner."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ from mptune.tuning.finals import FinalRounds
 from mptune.tuning.session import RunSession, Warnings, warn_caller
 from mptune.tuning.verify import LEAST_INPUTS, Verifier, changed_conditions, evaluator_of
 
-# -- measuring what is missing ---------------------------------------------------------------------
-
 
 def explain(
     run: Run | str | Path,
@@ -37,20 +35,18 @@ def explain(
     on_trial: Callable[[], None] = lambda: None,
     on_warning: Callable[[str], None] = warn_caller,
 ) -> Explanation:
-    """Explain why a run's winner has its types, and measure the neighbours that are missing on the run's device.
+    """Explain why a run's winner has its types, and measure missing neighbours on the run's device.
 
-    The neighbours become trials of the run: one that is better than the winner takes its
-    place, timed beside the baseline and verified on as many unseen inputs. Where nothing can be
-    measured (another device, no kernel, a recording), the stored trials are explained and
-    :attr:`Explanation.unmeasured` says why.
+    The neighbours become trials of the run. A better neighbour takes the winner's place, timed beside the baseline and
+    verified on as many unseen inputs. On another device, without the kernel, or for a recording, only stored trials
+    are explained, and :attr:`Explanation.unmeasured` has the reason.
 
     Args:
         run: a run file, a recorded space, or a run, whose new trials are then not kept.
-        kernel: the kernel or application, unless it is a bundled one: that itself, a definition file or the folder that
-            holds it.
-        time_limit_s: begin no further measurement after so many seconds.
-        on_trial: called after each configuration that was evaluated.
-        on_warning: called with each reason why the kernel may not be the run's; by default a warning.
+        kernel: the kernel or application, its definition file or the folder of that; not needed for a bundled one.
+        time_limit_s: begin no further measurement after this many seconds.
+        on_trial: called after each evaluated configuration.
+        on_warning: called with each reason to doubt that the kernel is the run's; by default a warning.
 
     Raises:
         RunFileError, SpaceFileError: the file cannot be read.
@@ -110,7 +106,7 @@ def explain(
         why = in_short(str(error))
     except KeyboardInterrupt:
         if not isinstance(run, Run):
-            on_warning(f"what was measured is kept in {run}: the same command goes on with the rest")
+            on_warning(f"the measurements so far are kept in {run}; the same command goes on with the rest")
         raise
     return explanation_of(measured, found.trial.configuration, unmeasured=why)
 
@@ -125,14 +121,14 @@ def _unsettled(found: Explanation) -> list[Configuration]:
 
 
 def _measure(found: Explanation, session: RunSession, space: SearchSpace) -> str:
-    """Evaluate the missing neighbours, time them in turn with the winner, and verify what is reported then.
+    """Evaluate the missing neighbours, time them in turn with the winner, and verify the reported trials.
 
-    Return why neighbours are missing still; empty if none is.
+    Return why neighbours are still missing; empty if none is.
     """
     assert found.trial is not None
     winner, finals = session.trials[found.trial.configuration], FinalRounds(session)
     inputs = LEAST_INPUTS
-    if session.objective.is_feasible(winner):  # a neighbour that becomes the best runs on as many
+    if session.objective.is_feasible(winner):  # a new winner runs on as many
         inputs = max(count_of(trial, "unseen_inputs") for trial in session.result().reported)
     verify = Verifier(session, inputs, least=inputs)
     waiting = deque(c.configuration for c in found.changes if not c.is_known and c.configuration in space)
@@ -142,7 +138,7 @@ def _measure(found: Explanation, session: RunSession, space: SearchSpace) -> str
     timed = [trial for c in _unsettled(found) if (trial := session.trials.get(c)) is not None and trial.is_valid]
     if timed:
         finals.add(winner, timed)
-    # The rounds that make a neighbour the fastest flatter it, so that it is timed in further ones.
+    # Rounds that choose a neighbour as the fastest flatter it, so it is timed in further rounds.
     flattered = {trial.configuration for trial in timed} if session.objective.is_time else set()
     while True:
         best = session.result().best

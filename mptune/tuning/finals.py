@@ -1,12 +1,12 @@
 """The finals of a run: the candidates for the winner and the baseline are timed again, side by side, in rounds.
 
-A winner picked from many noisy times is the luckiest of the fastest, and the baseline was timed in other minutes than
-the winner. So the few candidates take turns at the end, and their ratios are those of times taken side by side.
+The best of many noisy times is a lucky one, and winner and baseline were timed in different minutes. Therefore the
+finalists take turns at the end, and speedups come from times taken side by side.
 
 The first rounds are a race (Maron and Moore, "Hoeffding races", NIPS 1993; Birattari et al., "A racing algorithm for
-configuring metaheuristics", GECCO 2002): all candidates take part, and those that are surely slower than the fastest
-leave. The rounds that chose a winner would flatter it, so the winner, the front and the baseline are timed in further
-rounds, and only these count for the reported speedups.
+configuring metaheuristics", GECCO 2002): finalists that are certainly slower than the fastest leave. These rounds
+flatter the winner that they choose, so the winner, the front and the baseline are timed in further rounds, and only
+these count for the reported speedups.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
 from mptune.tuning.session import RunSession
 
-#: Measures configurations in rounds, and returns the shortest launch of each in each round. A configuration that
-#: fails is missing from then on; the answer is empty where nothing can be measured any more.
+#: Measures configurations in rounds, and returns the shortest launch of each in each round. A failed configuration is
+#: missing from then on; the answer is empty if all have failed.
 Measure = Callable[[Sequence[Configuration], int], Sequence[Mapping[Configuration, float]]]
 
-#: The finalists: the fastest feasible trials, the fastest of each further combination of types that may be as fast, the
-#: fastest with the baseline's types, and the front.
+#: Maximum finalists beside the front: the fastest feasible trials, the fastest of other combinations of types, and the
+#: fastest with the baseline's types.
 _WINNERS: Final = 3
 _COMBINATIONS: Final = 5
 _BASELINES: Final = 3
-#: Trials whose shortest launch took up to this factor longer than the fastest's may be as fast.
+#: A trial may be as fast as the fastest if the ratio of their shortest launches is at most this.
 _MAY_BE_AS_FAST: Final = 1.15
-#: How often finalists are chosen anew because those measured again turned out slower than others.
+#: Maximum repetitions of the finals, as a new measurement can change the finalists.
 _MOST_FINALS: Final = 10
-#: The share of the run's other wall time that finals may add, and the multiple of it for all finals of a run together.
-#: There are always rounds enough for an interval.
+#: Maximum duration of finals as a share of the run's other wall time, and its multiple for all finals together. The
+#: rounds of an interval are always measured.
 _SHARE: Final = 0.2
 _TIMES: Final = 2.0
-#: Rounds between two looks at the order.
+#: Rounds between two decisions of a race.
 _STEP: Final = 3
 #: Rounds that time further trials beside a winner; an interval needs at least LEAST_ROUNDS.
 _ADDED: Final = 8
-#: The interval of a speedup should reach no further than this to either side. The interval of a median of n ratios does
-#: so by about 2.5 standard deviations over the square root of n; it needs as many rounds as allow for being off.
+#: Target half-width of a speedup's interval, relative to it. The half-width for the median of n ratios is about 2.5
+#: standard deviations over the square root of n.
 _HALF_WIDTH: Final = 0.015
 _DEVIATIONS: Final = 2.5
 _USUAL_ROUNDS: Final = 10
@@ -56,18 +56,18 @@ _MOST_ROUNDS: Final = 200
 
 
 class FinalRounds:
-    """Times the finalists of a session until all that is reported has been timed side by side."""
+    """Times the finalists of a session until all reported trials have been timed side by side."""
 
     def __init__(self, session: RunSession) -> None:
         self._session = session
         self._spent_s = 0.0
-        #: Configurations that this session was to time in turn, and that did not run.
+        #: Finalists that failed in this session.
         self._failed: set[Configuration] = set()
         #: Configurations evaluated since the last finals that may turn out to be the baseline.
         self._rivals: set[Configuration] = set()
 
     def begin(self) -> None:
-        """Forget the finals of an earlier session, unless they settled the best undisturbed and nothing is new."""
+        """Discard the finals of an earlier session, unless they settled the best undisturbed and nothing is new."""
         session, run = self._session, self._session.result()
         is_settled = run.best is None or run.is_settled(run.best)
         if session.measured_here or run.state.finals.noise or not is_settled:
@@ -75,7 +75,7 @@ class FinalRounds:
             session.update(finals=Finals())
 
     def consider(self, configurations: Sequence[Configuration]) -> None:
-        """Have those of some configurations in the next finals that may be as fast as the baseline."""
+        """Add configurations that may be as fast as the baseline to the next finals."""
         baseline = self._session.result().baseline
         limit_ms = math.inf if baseline is None else _MAY_BE_AS_FAST * baseline.metric("time_min_ms")
         trials = (self._session.trials[configuration] for configuration in configurations)
@@ -87,15 +87,15 @@ class FinalRounds:
 
     @property
     def are_settled(self) -> bool:
-        """Whether all that is going to be reported has been timed side by side, as far as it can be."""
+        """Whether all trials to report have been timed side by side, as far as possible."""
         last = self.finalists()
-        # A single finalist has nothing to be compared with, so it is left alone once the time is up.
+        # A single finalist has nothing to be compared with, so it is not timed once the time is up.
         is_needless = not last or (len(last) == 1 and not self._session.is_in_time)
         return is_needless or not (self._untimed or self._unconfirmed)
 
     @property
     def _untimed(self) -> list[Configuration]:
-        """What is going to be reported, or may be the baseline, and took no part in the last finals."""
+        """Trials to report, and possible baselines, that were not in the last finals."""
         run, last = self._session.result(), {trial.configuration for trial in self.finalists()}
         timed = self._failed | set(run.state.finals.configurations)
         wanted = (*(trial.configuration for trial in run.reported), *(self._rivals & last))
@@ -103,7 +103,7 @@ class FinalRounds:
 
     @property
     def _unconfirmed(self) -> list[Configuration]:
-        """The baseline, and what is going to be reported and lacks rounds beside it since the choice."""
+        """The baseline, and the trials to report that lack rounds beside it since the choice."""
         run = self._session.result()
         reported = [t.configuration for t in run.reported if t.configuration not in self._failed]
         beside = [c for c in reported if run.baseline is not None and c == run.baseline.configuration]
@@ -111,14 +111,14 @@ class FinalRounds:
         return list(dict.fromkeys((*beside, *lacking))) if lacking else []
 
     def settle(self) -> None:
-        """Hold finals until all that is going to be reported has been timed side by side."""
+        """Hold finals until all trials to report have been timed side by side."""
         for _ in range(_MOST_FINALS):
             if self.are_settled or not self.hold():
                 break
-        self._say_what_is_unsure()
+        self._warn_of_noise()
 
     def hold(self) -> bool:
-        """Race the finalists, unless all that is reported was in the last race; then time what is reported.
+        """Race the finalists, unless all trials to report were in the last race; then time these trials.
 
         Return whether anything could be measured.
         """
@@ -148,7 +148,7 @@ class FinalRounds:
         return bool(turns.measured)
 
     def _confirm(self, turns: Turns, left_s: Callable[[], float]) -> None:
-        """Time what is reported beside the baseline in rounds that follow the choice, enough for an interval."""
+        """Time the trials to report beside the baseline in rounds after the choice, enough for an interval."""
         finals, is_of_race = self._session.state.finals, bool(turns.measured)
         timed = [configuration for configuration in self._unconfirmed if configuration in finals.configurations]
         if not timed:
@@ -177,7 +177,6 @@ class FinalRounds:
         session.update(finals=_extended(finals, turns, rounds, is_of_race=False))
 
     def _keep(self, turns: Turns, finals: Finals) -> None:
-        """Record the finals, and the times of the finalists beside the baseline's."""
         baseline = self._session.result().baseline
         is_there = baseline is not None and baseline.configuration in finals.configurations
         anchor = baseline.configuration if baseline is not None and is_there else None
@@ -186,36 +185,36 @@ class FinalRounds:
         self._session.update(finals=finals)
 
     def _keep_times(self, trials: Sequence[Trial], times_ms: Mapping[Configuration, float]) -> None:
-        """Keep trials that were timed again, with these times where there are any."""
+        """Keep trials that were timed again, with the times of the finals where known."""
         for trial in trials:
             if trial.is_valid:
                 time_ms = times_ms.get(trial.configuration, trial.time_ms)
                 self._session.keep(trial.with_measurement(metrics={**trial.measurement.metrics, "time_ms": time_ms}))
-            elif trial.status not in (Status.COMPILE_ERROR, Status.OUT_OF_MEMORY):  # not if the machine is to blame
+            elif trial.status not in (
+                Status.COMPILE_ERROR,
+                Status.OUT_OF_MEMORY,
+            ):  # the machine may be the cause of these
                 self._session.keep(trial)
 
-    def _say_what_is_unsure(self) -> None:
-        """Warn of times that other work disturbed, and of speedups without an interval."""
+    def _warn_of_noise(self) -> None:
         run = self._session.result()
         reported = [t for t in (run.best, *run.trade_offs) if t is not None and not math.isnan(run.speedup(t))]
         noise = run.state.finals.noise
         if noise or (run.best in reported and run.speedup_interval(run.best) and not run.is_settled(run.best)):
-            busy = (
-                f"the machine was busy while the finalists were timed ({noise}): a speedup is as sure as its interval"
-            )
-            unsettled = "the speedup is unsettled: its interval holds 1, or is too wide to say much"
+            busy = f"the machine was busy while the finalists were timed ({noise}): see the intervals of the speedups"
+            unsettled = "the speedup is unsettled: its interval includes 1 or is very wide"
             self._session.warn(f"{busy if noise else unsettled}; the same command with --resume times them again")
         if "time_ms" in run.objective.names and any(run.speedup_interval(trial) is None for trial in reported):
             self._session.warn(
-                "what is reported could not be timed side by side with the baseline in rounds enough for an interval: "
-                "its speedup compares times of different minutes"
+                "the winner could not be timed side by side with the baseline in enough rounds for an interval: its "
+                "speedup compares times of different minutes"
             )
 
 
 def _extended(
     finals: Finals, turns: Turns, more: Sequence[Mapping[Configuration, float]], *, is_of_race: bool
 ) -> Finals:
-    """Return finals with further rounds of ``turns``, which measured those of the race, too, or none of them."""
+    """Return finals with further rounds of ``turns``, which measured all rounds of the race, too, or none of them."""
     # The load of the finals is that of the busier measurement.
     tasks = [turns.tasks_per_core, None if is_of_race else finals.tasks_per_core]
     work_ms = (*(() if is_of_race else finals.calibration_ms), *turns.calibration_ms)
@@ -226,7 +225,7 @@ def _extended(
 
 
 def ranked(run: Run, objective: Objective) -> list[Trial]:
-    """Return the trials whose performance is known, the feasible first, the best of them first."""
+    """Return the trials of known performance, feasible trials first, then by performance."""
     known = [trial for trial in run.trials if not math.isnan(objective.performance(trial))]
     return sorted(known, key=lambda t: (objective.is_feasible(t), objective.performance(t)), reverse=True)
 
@@ -242,9 +241,9 @@ def finalists(run: Run, objective: Objective, baseline: Mapping[str, Sequence[Va
     feasible = [trial for trial in order if objective.is_feasible(trial)]
     if not feasible:
         return []
-    # What exceeds the threshold is no baseline, however fast it is; what breaks another constraint may be one.
+    # A baseline meets the threshold, but may break another constraint.
     right = [t for t in order if t.configuration.is_among(baseline) and objective.error_excess(t) <= 0]
-    # Where times are disturbed the shortest launch says more than the median, which ranks.
+    # The ranking uses the median; the shortest launch is less sensitive to disturbances.
     limit_ms = _MAY_BE_AS_FAST * min(trial.metric("time_min_ms") for trial in feasible[: 2 * _WINNERS])
     near = [trial for trial in feasible[_WINNERS:] if trial.metric("time_min_ms") <= limit_ms]
     combinations: dict[tuple[Value, ...], Trial] = {run.types_of(t): t for t in reversed(near)}
@@ -260,13 +259,13 @@ def race(
 ) -> list[Mapping[Configuration, float]]:
     """Measure finalists in rounds until the fastest of each group is known; return the rounds.
 
-    A finalist that is surely slower than the fastest of its group leaves. A group rests as soon as those left are
-    surely as good as each other. Whether the time is up is not asked before there are enough rounds for an interval.
+    A finalist that is certainly slower than the fastest of its group leaves. A group ends when its remaining finalists
+    are certainly tied. The time limit applies once there are enough rounds for an interval.
     """
     rounds: list[Mapping[Configuration, float]] = []
     open_groups = [list(dict.fromkeys(group)) for group in groups]
     while racing := list(dict.fromkeys(c for group in open_groups for c in group)):
-        # Rounds go back and forth, and so does the order in which they begin: as many go one way as the other.
+        # Rounds alternate in direction, and so do batches in their first direction: both are equally frequent.
         more = measure(racing if len(rounds) % 2 == 0 else racing[::-1], _STEP)
         rounds += more
         finals = Finals.of(rounds, len(rounds))
@@ -277,7 +276,7 @@ def race(
 
 
 def _open(finals: Finals, group: Sequence[Configuration]) -> list[Configuration]:
-    """Return the members of a group that go on, none if its fastest is known."""
+    """Return the finalists of a group that stay in the race; none if its fastest is known."""
     if len(group) < 2:
         return []
     time_ms = finals.typical_ms(group[0])
@@ -291,10 +290,10 @@ def _open(finals: Finals, group: Sequence[Configuration]) -> list[Configuration]
 
 
 def rounds_for_interval(rounds: Sequence[Mapping[Configuration, float]], reported: Sequence[Configuration]) -> int:
-    """Return in how many further rounds to measure what is reported, so that the intervals of ratios are narrow.
+    """Return the number of further rounds for narrow intervals of the reported ratios.
 
-    It is settled beforehand, from the spread of rounds that do not count for the interval: an interval that decides
-    itself when to stop holds less often than it says.
+    It depends on the spread of earlier rounds alone: the coverage of an interval that decided when to stop would be too
+    low.
     """
     spreads = []
     for configuration in reported[1:]:

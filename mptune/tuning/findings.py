@@ -1,33 +1,35 @@
-"""What the trials of a run say that its user should know, beside what was found: one plain line for each."""
+"""Remarks on the trials of a run for its user, one line each."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from mptune.accuracy.evaluate import Metrics, judged
 from mptune.kernel import Application, Sizes, Tunable
 from mptune.precision import COMPOUND, PRECISIONS, precision
-from mptune.results.evidence import culprit, values_text
 from mptune.results.kernel_times import FEWEST, MOST, kernel_times
 from mptune.results.trial import Status, Trial
 from mptune.run import Run
-from mptune.space.configuration import Value
+from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter, beyond_baseline
 
-#: A type that is not so much narrower than the baseline's tells nothing of the baseline's error.
+#: Minimum ratio of unit roundoffs between a narrower type and the baseline's to judge the baseline's error.
 _NARROWER: Final = 2.0**8
-#: Errors below so many units of roundoff are rounding, or below one for each element of the largest buffer if there are
-#: more: no sum has more terms, and every term one rounding at most.
+#: Maximum error explained by rounding, in units of roundoff; the number of elements of the largest buffer if larger, as
+#: a sum has one rounding for each term.
 _ROUNDINGS: Final = 16
-#: So many configurations of the widest types have to miss a threshold before it is the types that are said to miss it.
+#: Minimum configurations of the widest types that miss a threshold before the types are the cause.
 _TUNINGS: Final = 2
+#: Minimum numbers of failures, and of other trials, to blame a value (1) and a pair of values (2).
+_BLAMED: Final = {1: 3, 2: 4}
 _FAILURES: Final = tuple(status for status in Status if not (status.is_valid or status is Status.CONSTRAINT))
 
 
 def findings(run: Run, kernel: Tunable, metric: Metrics | None = None) -> Iterator[str]:
-    """Give what there is to say of a run of a kernel; errors were measured by its own metric if none is given."""
+    """Yield the remarks on a run of a kernel; ``metric`` measured its errors, by default the kernel's own."""
     yield from _without_baseline(run)
     yield from _unlike_rounding(run, kernel, kernel.metric if metric is None else metric)
     yield from _one_at_a_time(run)
@@ -36,14 +38,8 @@ def findings(run: Run, kernel: Tunable, metric: Metrics | None = None) -> Iterat
     yield from _launched_unequally(run, kernel)
 
 
-# -- the baseline ------------------------------------------------------------------------------------------
-
-
 def fall_short(run: Run) -> list[Trial]:
-    """Return the trials of the widest types if all miss the threshold and only more exact types meet it.
-
-    Where a narrower type meets it, those that do not are mistaken, and others may be right. It takes two tunings.
-    """
+    """Return the trials of the widest types if at least two were tried and only more exact types meet the threshold."""
     fixed, right = run.info.baseline_values or {}, list(filter(run.info.objective.is_feasible, run.trials))
     wide = [trial for trial in run.trials if fixed and trial.is_valid and trial.configuration.is_among(fixed)]
     if run.baseline is not None or len(wide) < _TUNINGS or not right:
@@ -52,7 +48,6 @@ def fall_short(run: Run) -> list[Trial]:
 
 
 def _without_baseline(run: Run) -> Iterator[str]:
-    """Say that there is nothing a speedup could be against, though configurations of the widest types were tried."""
     objective, tried = run.info.objective, run.baseline_evaluations
     if wide := fall_short(run):
         closest = min(wide, key=objective.error_excess)
@@ -63,7 +58,7 @@ def _without_baseline(run: Run) -> Iterator[str]:
         error = f"{run.info.measured_by(broken)} {closest.metric(broken):.3g} at least"
         yield (
             f"no speedup is known: none of the {len(wide)} configurations of the widest types that were tried meets "
-            f"the threshold ({error}), which only more exact types do, so there is no baseline{beside}"
+            f"the threshold ({error}), only more exact types do, so there is no baseline{beside}"
         )
     elif run.baseline is None and tried and any(map(objective.is_feasible, run.trials)):
         yield (
@@ -73,18 +68,17 @@ def _without_baseline(run: Run) -> Iterator[str]:
 
 
 def _unlike_rounding(run: Run, kernel: Tunable, metric: Metrics) -> Iterator[str]:
-    """Say that the baseline's error is more than rounding explains.
+    """Yield a remark if rounding does not explain the baseline's error.
 
-    Rounding errors go with the unit roundoff, whatever the kernel, its condition and the metric: in fp32 they are some
-    2^29 times those in fp64. An error that hardly differs between the two has another cause, such as a reference that
-    computes something else. An application that is its own reference has none that could; and a metric that sees the
-    inputs, such as a residual, has an error by design.
+    Rounding errors are proportional to the unit roundoff: errors in fp32 are about 2^29 times errors in fp64. An error
+    that hardly differs between the two has another cause, such as a reference that computes something else. Two cases
+    are excluded: an application that is its own reference, and metrics that see the inputs, such as a residual.
     """
     baseline = run.baseline
     if baseline is None or (isinstance(kernel, Application) and kernel.reference is None):
         return
     widest = kernel.roundoff_of(baseline.configuration)
-    # Types of fixed arguments are the same in every configuration.
+    # Only parameters count, as types of fixed arguments never change.
     names = [p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)]
     valid = [trial for trial in run.trials if trial.is_valid and names]
     finest_of = [min(precision(str(t.configuration[n])).unit_roundoff for n in names) for t in valid]
@@ -97,7 +91,7 @@ def _unlike_rounding(run: Run, kernel: Tunable, metric: Metrics) -> Iterator[str
         error = _first_error(baseline, output, outputs)
         known = [(finest, _first_error(trial, output, outputs)) for trial, finest in narrow]
         finest, least = min(((f, each) for f, each in known if math.isfinite(each)), default=(math.nan, math.nan))
-        # Half of the digits between the two types are left for the order of operations, the condition and the metric.
+        # Half of the digits between the two types allow for the order of operations, the condition and the metric.
         if error > max(least * math.sqrt(widest / finest), roundings * widest):
             wide, narrower = _type_of(widest), _type_of(finest)
             yield (
@@ -109,7 +103,7 @@ def _unlike_rounding(run: Run, kernel: Tunable, metric: Metrics) -> Iterator[str
 
 
 def _first_error(trial: Trial, output: str, outputs: Sequence[str]) -> float:
-    """Return an output's error: of a single output on the first draw of the inputs, on which all trials ran."""
+    """Return the error of an output; of a single output, on the first draw, which all trials share."""
     first = trial.metric("error_first_draw") if len(outputs) == 1 else math.nan
     return trial.metric(f"error.{output}") if math.isnan(first) else first
 
@@ -118,11 +112,7 @@ def _type_of(roundoff: float) -> str:
     return next(name for name, entry in {**PRECISIONS, **COMPOUND}.items() if entry.unit_roundoff == roundoff)
 
 
-# -- vectors -----------------------------------------------------------------------------------------------
-
-
 def _one_at_a_time(run: Run) -> Iterator[str]:
-    """Say that the compiler vectorised nothing of what is compared, as no compiler does."""
     compared = {"best": run.best, "baseline": run.baseline}
     scalar = [name for name, trial in compared.items() if trial is not None and trial.metric("vector_share") == 0]
     if scalar:
@@ -133,11 +123,7 @@ def _one_at_a_time(run: Run) -> Iterator[str]:
         )
 
 
-# -- kernels of an application -----------------------------------------------------------------------------
-
-
 def _never_launched(run: Run, kernel: Tunable) -> Iterator[str]:
-    """Name the kernels that the steps of an application launched in no run."""
     if not isinstance(kernel, Application):
         return
     runs = [kernel_times(trial) for trial in run.trials if trial.is_valid]
@@ -151,7 +137,7 @@ def _never_launched(run: Run, kernel: Tunable) -> Iterator[str]:
 
 
 def _launched_unequally(run: Run, kernel: Tunable) -> Iterator[str]:
-    """Say which kernels an application launched differently often in runs of one configuration on the same inputs."""
+    """Yield a remark on kernels whose number of launches differs between runs of one configuration."""
     varying = []
     for name in kernel.kernels if isinstance(kernel, Application) else ():
         counts = [(trial.metric(FEWEST + name), trial.metric(MOST + name)) for trial in run.trials]
@@ -165,35 +151,36 @@ def _launched_unequally(run: Run, kernel: Tunable) -> Iterator[str]:
         )
 
 
-# -- failures ----------------------------------------------------------------------------------------------
-
-
 def _failing_together(run: Run, kernel: Tunable) -> Iterator[str]:
-    """Name the values that the failures of a kind have in common, and nothing else has."""
-    types = [p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)]
-    for status in _FAILURES:
-        failed = [trial for trial in run.trials if trial.status is status]
-        others = [trial for trial in run.trials if trial.status is not status]
-        shared = _culprit(failed, others)
-        # A narrow type that overflows is no mistake.
-        if shared and not (status is Status.NON_FINITE and set(shared) <= set(types)):
-            yield _blamed(f"configurations that ended as {status}", len(failed), shared, len(others))
-    # Of the widest types no type is to blame for a large error.
+    """Yield a remark on parameter values that all failures of a status have, and no other trial."""
+    types = {p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)}
     widest = run.info.baseline_values
     wide = [trial for trial in run.trials if widest and trial.is_valid and trial.configuration.is_among(widest)]
-    failed = [trial for trial in wide if trial.status is Status.INACCURATE]
-    others = [trial for trial in wide if trial.status is not Status.INACCURATE]
-    if shared := _culprit(failed, others):
-        what = "configurations of the widest types whose error is too large"
-        yield _blamed(what, len(failed), shared, len(others))
+    kinds = [(f"configurations that ended as {status}", status, run.trials) for status in _FAILURES]
+    # A type does not explain a large error of the widest types.
+    kinds.append(("configurations of the widest types whose error is too large", Status.INACCURATE, tuple(wide)))
+    for what, status, trials in kinds:
+        failed = [trial.configuration for trial in trials if trial.status is status]
+        others = [trial.configuration for trial in trials if trial.status is not status]
+        shared = culprit(failed, others)
+        # The overflow of a narrow type is no mistake.
+        if shared and not (status is Status.NON_FINITE and set(shared) <= types):
+            values = " and ".join(f"{name}={value}" for name, value in shared.items())
+            yield (
+                f"all {len(failed)} {what} have {values}, and none of the {len(others)} others has: look for a mistake "
+                "in the template there, or exclude it with a constraint"
+            )
 
 
-def _culprit(failed: Sequence[Trial], others: Sequence[Trial]) -> dict[str, Value]:
-    return culprit([trial.configuration for trial in failed], [trial.configuration for trial in others])
+def culprit(failed: Sequence[Configuration], others: Sequence[Configuration]) -> dict[str, Value]:
+    """Return the value, or else the pair of values, that all failed configurations have and none of the others.
 
-
-def _blamed(what: str, count: int, shared: Mapping[str, Value], others: int) -> str:
-    return (
-        f"all {count} {what} have {values_text(shared)}, and none of the {others} others has: look for a mistake in "
-        "the template there, or exclude it with a constraint"
-    )
+    Empty if there is none, or if chance may explain it (:data:`_BLAMED`).
+    """
+    first = failed[0] if failed else Configuration({})
+    shared = {name: value for name, value in first.items() if all(other[name] == value for other in failed)}
+    for size, least in _BLAMED.items():
+        for chosen in itertools.combinations(shared, size) if min(len(failed), len(others)) >= least else ():
+            if not any(all(other.get(name) == shared[name] for name in chosen) for other in others):
+                return {name: shared[name] for name in chosen}
+    return {}

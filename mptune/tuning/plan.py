@@ -1,4 +1,4 @@
-"""What a run is going to do, with everything checked that can be before a device is looked at."""
+"""The plan of a run: settings applied to a kernel, checked before any device is used."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ class TuningPlan:
     """Settings applied to a kernel, every name and value of them checked."""
 
     kernel: Tunable
-    settings: TuneSettings  #: their strategy is one that suits the objective
+    settings: TuneSettings  #: with a strategy that suits the objective
     sizes: Sizes
     objective: Objective
-    metric: Metrics  #: what errors are measured by
-    observers: tuple[str, ...]  #: those asked for, and those that objective and constraints need
-    sources: tuple[Source, ...] = ()  #: what the search starts from
-    unreadable: tuple[str, ...] = ()  #: what is wrong with runs that it would have looked at
-    first: tuple[Mapping[str, Value], ...] = ()  #: values of the configurations that are evaluated before any other
+    metric: Metrics  #: of the errors
+    observers: tuple[str, ...]  #: requested, or needed by objective and constraints
+    sources: tuple[Source, ...] = ()
+    unreadable: tuple[str, ...] = ()  #: errors of run files that cannot be read
+    first: tuple[Mapping[str, Value], ...] = ()  #: values of the configurations to evaluate first
 
     @classmethod
     def of(cls, kernel: Tunable | str | Path, settings: TuneSettings, run_file: Path | None = None) -> TuningPlan:
-        """Check settings against a kernel, the name of a bundled one, or the path of a definition file.
+        """Check settings against a kernel, a bundled kernel's name, or a definition file; raises MptuneError.
 
-        The run's own file is no source of it. Raises MptuneError if something the user gave is wrong.
+        ``run_file`` is never a source of its own run.
         """
         if not isinstance(kernel, Tunable):
             kernel = load_tunable(kernel)
@@ -92,15 +92,15 @@ class TuningPlan:
         return cls(kernel, settings, sizes, objective, metric, observers, sources, unreadable, first=tried_first)
 
     def space_on(self, ready: Ready) -> SearchSpace:
-        """Return the configurations that are valid on a device; raises MptuneError if the template does not render."""
+        """Return the search space on a device; raises MptuneError if the template does not render."""
         space = space_on(self.kernel, self.sizes, ready.facts)
         if isinstance(self.kernel, Kernel):
-            # A template that fails everywhere is a mistake of the definition, not the status of every trial.
+            # A template that always fails is a mistake of the definition, not a status of trials.
             render_body(self.kernel, space.configuration(0), self.sizes)
         return space
 
     def require_launch(self, space: SearchSpace) -> None:
-        """Raise KernelError if the functions of a kernel's launch fail for every baseline that is tried."""
+        """Raise KernelError if the functions of a kernel's launch fail for all of a sample of baselines."""
         kernel = self.kernel
         if not isinstance(kernel, Kernel) or not kernel.launch_functions:
             return
@@ -116,7 +116,7 @@ class TuningPlan:
         raise failed[0]
 
     def strategy(self, space: SearchSpace, objective: Objective) -> Strategy:
-        """Return a new strategy for a space, to which memory footprints are known beforehand."""
+        """Return a new strategy for a space, with known memory footprints."""
         return self._of_application(space, objective) or make(
             self.settings.strategy,
             space,
@@ -130,7 +130,7 @@ class TuningPlan:
         )
 
     def baseline_strategy(self, space: SearchSpace, objective: Objective) -> Strategy:
-        """Return a new strategy that proposes baselines alone, and learns about time from trials of any types."""
+        """Return a new strategy that proposes only baselines, and learns times from trials of any types."""
         objective = dataclasses.replace(objective, also=())
         strategy = self._of_application(space, objective) or BayesianStrategy(
             space, objective, signature=self.kernel.signature_names, seed=self.settings.seed
@@ -139,7 +139,7 @@ class TuningPlan:
         return strategy
 
     def _of_application(self, space: SearchSpace, objective: Objective) -> ApplicationStrategy | None:
-        """Return a strategy that models the time of each of an application's kernels, None where that does not fit."""
+        """Return a strategy that models the time of each kernel of an application; None if it does not apply."""
         is_default = self.settings.strategy == TuneSettings().strategy
         if not (isinstance(self.kernel, Application) and is_default and objective.is_time and not objective.also):
             return None
@@ -153,7 +153,7 @@ class TuningPlan:
         )
 
     def check_observers(self, ready: Ready, on_warning: Callable[[str], None]) -> None:
-        """Warn of observers that cannot measure on a device; raise if objective or constraints need one."""
+        """Warn of observers that are unavailable on a device; raise if objective or constraints need one."""
         objective = self.objective
         for name in sorted(objective.names | objective.constraint_names):
             if name in ready.unavailable:
@@ -165,7 +165,7 @@ class TuningPlan:
             on_warning(f"{observer or ', '.join(names)} is not available here: {reason}")
 
     def describe(self, space: SearchSpace, ready: Ready, command: str) -> RunInfo:
-        """Return what a run file keeps beside its trials."""
+        """Return the definition of the run for its file."""
         settings, limits, scheduler = self.settings, self.settings.trial_limits, self.settings.scheduler
         settled = ("size", "flags", "strategy", "budget", "baseline_share", "seed", "flush_cache")
         found = ("observers", "data_key", "rounded", "masked")
@@ -208,16 +208,14 @@ class TuningPlan:
         )
 
     def _versions(self, ready: Ready) -> dict[str, str]:
-        """Return the versions of the device's libraries, of the compilers that are searched, and of custom metrics."""
         found = dict(ready.device.versions)
         if compilers := compilers_of(self.kernel):
-            found.pop("compiler", None)  # the default one, which compiles nothing here
+            found.pop("compiler", None)  # the default compiler is not used
             found |= {name: find_compiler(name).version for name in compilers}
         return found | {f"metric {each.name}": each.version for each in all_metrics(self.metric) if each.version}
 
 
 def _observers(kernel: Tunable, metric: Metrics, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:
-    """Return the observers to switch on: those asked for, and those that objective and constraints need."""
     known = metric_names(kernel, metric)
     for name in sorted(objective.names):
         if name not in known:
@@ -239,9 +237,9 @@ def _named(settings: TuneSettings) -> str:
 
 
 def footprints(kernel: Tunable, sizes: Sizes, space: SearchSpace) -> Known:
-    """Return a function of the indices of a space, ``(n,)``, that gives ``memory_bytes``, ``(n,)``.
+    """Return a function from indices of a space, ``(n,)``, to ``memory_bytes``, ``(n,)``.
 
-    Only the types of the arguments count, so that it is computed once for each combination of them.
+    It is computed once for each combination of the arguments' types.
     """
     data = DataManager(kernel, sizes)
     precisions = {argument.precision for argument in kernel.arguments}

@@ -28,13 +28,13 @@ from mptune.tuning.plan import TuningPlan
 from mptune.tuning.session import RunSession
 from mptune.tuning.verify import Verifier
 
-#: From this budget on, one evaluation is kept for the winner's own tuning in the baseline's types.
+#: Minimum budget that reserves an evaluation for the winner's own tuning in the baseline's types.
 _ENOUGH: Final = 8
-#: Share of the trials that are baselines while no baseline meets the threshold, though other trials do.
+#: Share of baselines among the trials while other trials meet the threshold and no baseline does.
 _MISSING_SHARE: Final = 0.5
-#: The fastest configurations that are given the baseline's types at the end of the search.
+#: Fastest configurations that are tried in the baseline's types at the end of the search.
 _CROSSED: Final = 2
-#: Decades by which instrumented errors differ from measured ones: a factor of two (``benchmarks/instrument.py``).
+#: Difference of instrumented from measured errors in decades: a factor of two (``benchmarks/instrument.py``).
 _PRIOR_DOUBT: Final = 0.3
 
 
@@ -51,21 +51,21 @@ class Schedule:
         self._budget, self._share = settings.budget, settings.baseline_share
         self._middle: list[Configuration] = []
         try:
-            # The least work for a thread is slow and the most asks for much, so the first baseline is in the middle.
+            # The first baseline has a medium amount of work for a thread, as either extreme is often slow.
             self._middle = spread(space.restrict(plan.kernel.baseline_values()))[:1]
         except (EmptySpaceError, UnknownNameError):
             self._share = 0.0
         self._strategies: tuple[Strategy, ...] = ()
         self._baselines: Strategy | None = None
         self._prior: Sequence[Trial] = ()
-        #: Configurations that are evaluated before a strategy is asked.
+        #: Configurations to evaluate before a strategy is asked.
         self._waiting = deque[Configuration]()
         self._proposed: set[Configuration] = set(session.trials)
-        #: What an application launches, by the choices of its steps.
+        #: Launches of an application by the choices of its steps.
         self._launches: dict[tuple[Value, ...], tuple[Launched, ...]] = {}
 
     def run(self) -> Run:
-        """Search, time the finalists, verify what is reported; return everything."""
+        """Search, time the finalists, verify the reported trials; return the run."""
         session = self._session
         session.update(ended="")
         session.report(list(session.trials.values()), replayed=True)
@@ -78,8 +78,7 @@ class Schedule:
         if self._own_baselines():
             session.warn(
                 "the winner's own tuning was not tried in the baseline's types, as budget or time was spent before: "
-                "the baseline may be tuned less well, and the true speedup be less; go on with --resume and a larger "
-                "--budget"
+                "a better baseline may exist, and the true speedup be smaller; --resume with a larger --budget tries it"
             )
         self._verification.finish()
         self._warn_of_caches()
@@ -127,7 +126,7 @@ class Schedule:
         session.update(sources=search.sources)
 
     def _add(self, strategy: Strategy) -> None:
-        """Tell a new strategy everything, and every trial from now on."""
+        """Tell a new strategy all trials so far, and every trial from now on."""
         self._strategies = (*self._strategies, strategy)
         if isinstance(strategy, ApplicationStrategy):
             strategy.relate(_seen(self._session.state.launches))
@@ -141,7 +140,7 @@ class Schedule:
             strategy.tell(trials)
 
     def _ask(self, n: int) -> list[Configuration]:
-        """Return what waits, else a baseline if these lag behind their share, else the search's proposals."""
+        """Return waiting configurations, else a baseline if these lag behind their share, else proposals."""
         waiting = self._ask_waiting(n)
         if waiting:
             return waiting
@@ -152,7 +151,7 @@ class Schedule:
 
     @property
     def _wants_baseline(self) -> bool:
-        """Whether baselines had less than their share of the trials, which is a half while no baseline is accurate."""
+        """Whether baselines had less than their share of the trials."""
         if self._baselines is None:
             return False
         tried = sum(configuration.is_among(self._session.fixed) for configuration in self._proposed)
@@ -171,7 +170,7 @@ class Schedule:
         return found
 
     def _ask_all(self, n: int, strategies: Sequence[Strategy | None]) -> list[Configuration]:
-        """Return proposals that no other strategy has made, from the first strategy that has any."""
+        """Return new proposals of the first strategy that has any."""
         for strategy in strategies:
             while strategy is not None and (proposed := strategy.ask(n)):
                 if new := [configuration for configuration in proposed if configuration not in self._proposed]:
@@ -203,9 +202,9 @@ class Schedule:
         return found
 
     def _uniform(self, trial: Trial) -> list[Configuration]:
-        """Return a trial's configuration with each narrower type throughout: any mixture of types has to beat these.
+        """Return a trial's configuration in each uniform narrower type that is not known to be inaccurate.
 
-        Types that are known to be inaccurate are left out.
+        A mixture of types is only of use if it beats these.
         """
         signature_of = self._plan.kernel.signature_of
         siblings = [
@@ -216,13 +215,12 @@ class Schedule:
 
     @property
     def _widest(self) -> dict[str, Value]:
-        """The values that make any configuration one of the baseline's."""
         return {name: values[0] for name, values in self._session.fixed.items()}
 
     def _instrumented_prior(self) -> list[Trial]:
-        """Return trials with the errors of an instrumented build; empty unless the kernel asks for it.
+        """Return trials with the errors of an instrumented build, if the kernel asks for one.
 
-        Each uniform type is run, and each parameter alone in each narrower type with all others in the widest.
+        They are all uniform types, and each parameter in each narrower type with all others in the widest.
         """
         kernel, space = self._plan.kernel, self._space
         if not kernel.instrumented or not self._session.objective.limits:
@@ -237,13 +235,13 @@ class Schedule:
         try:
             return self._session.evaluator.instrumented([c for c in asked if c in space])
         except MptuneError as error:
-            self._session.warn(f"the search begins without a prior of errors, as the instrumented run failed: {error}")
+            self._session.warn(f"the instrumented run failed, so the search has no prior of errors: {error}")
             return []
 
     # -- applications --------------------------------------------------------------------------
 
     def _look_at_launches(self, trials: Sequence[Trial]) -> None:
-        """Learn what an application launches, once for each combination of its steps' choices."""
+        """Record the launches of an application, once for each combination of its steps' choices."""
         application = self._plan.kernel
         if not isinstance(application, Application):
             return
@@ -264,7 +262,6 @@ class Schedule:
                     strategy.relate(_seen(self._session.state.launches))
 
     def _refuse_broken_steps(self) -> None:
-        """Raise KernelError if all trials of an application ended with an error: its steps are wrong."""
         trials = list(self._session.trials.values())
         if isinstance(self._plan.kernel, Application) and trials and all(t.status is Status.ERROR for t in trials):
             raise KernelError(trials[0].message)
@@ -272,16 +269,12 @@ class Schedule:
     # -- finals and verification ---------------------------------------------------------------
 
     def _settle_and_verify(self) -> None:
-        """Time the finalists and verify what is reported, until the verification takes none of them away."""
         self._finals.settle()
         while self._verification():
             self._finals.settle()
 
     def _spend_reserve(self) -> None:
-        """Give the winner the baseline's types, as the finals may have chosen another one than the search.
-
-        What is left of the budget without that goes on with the search.
-        """
+        """Evaluate the winner's tuning in the baseline's types, then continue the search with the remaining budget."""
         own = self._own_baselines()
         self._waiting = deque(own)
         self._session.evaluate(self._budget, self._ask, self._tell)
@@ -296,10 +289,9 @@ class Schedule:
         is_new = own not in self._session.trials and own in self._space
         return [own] if is_new and not fall_short(run) else []
 
-    # -- what the user should know -------------------------------------------------------------
+    # -- warnings ------------------------------------------------------------------------------
 
     def _warn_of_the_widest(self) -> None:
-        """Say before the search that no types can meet the threshold, where the widest do not."""
         objective, fixed = self._session.objective, self._session.fixed
         widest = [t for t in self._session.trials.values() if t.is_valid and t.configuration.is_among(fixed)]
         if not widest or any(objective.error_excess(trial) <= 0 for trial in widest):
@@ -316,8 +308,8 @@ class Schedule:
         what_helps = (
             f"a compound type may meet it, which is searched on request alone: {' '.join(asking)}"
             if asking
-            else "no types are more exact than the method is, unless template and reference disagree, so end this and "
-            "give a larger threshold"
+            else "more exact types do not help, unless template and reference disagree: end this run and give a larger "
+            "threshold"
         )
         self._session.warn(
             f"the widest types themselves do not meet the threshold: their "
@@ -326,7 +318,7 @@ class Schedule:
         )
 
     def _out_of_time(self) -> str:
-        """Return why the search ended with evaluations left, "" if it did not."""
+        """Return why the search ended with evaluations left; else empty."""
         session = self._session
         if session.is_in_time or len(session.trials) >= self._budget:
             return ""
@@ -340,7 +332,7 @@ class Schedule:
         return "the time limit was reached"
 
     def _warn_of_caches(self) -> None:
-        """Warn if a cache holds the winner's data and not the baseline's, and launches find their data in it."""
+        """Warn if only the winner's data fit a cache that stays warm between launches."""
         run, kernel = self._session.result(), self._plan.kernel
         flush, best, baseline = run.info.flush_cache, run.best, run.baseline
         is_warm = flush == "off" or (flush == "auto" and get_backend(run.info.backend).shares_memory)
@@ -353,27 +345,25 @@ class Schedule:
         for key, cache in (("own_cache_bytes", "the cores' own caches"), ("cache_bytes", "the last-level cache")):
             if small <= limits.get(key, 0) < large:
                 self._session.warn(
-                    f"the data of the best ({small / 1e6:.3g} MB) fit {cache} ({limits[key] / 1e6:.3g} MB), those of "
-                    f"the baseline ({large / 1e6:.3g} MB) do not: at other sizes the speedup differs; tune at the size "
+                    f"the data of the best ({small / 1e6:.3g} MB) fit {cache} ({limits[key] / 1e6:.3g} MB), the "
+                    f"baseline's ({large / 1e6:.3g} MB) do not: at other sizes the speedup differs; tune at the size "
                     "you will run (--size), or with --flush-cache on"
                 )
                 return
 
 
 def _launch_info(application: Application, launched: Launched) -> LaunchInfo:
-    """Return what is kept of a launch: its kernel, sizes and buffers, and where its types come from."""
     kernel, passed = application.kernels[launched.kernel], dict(launched.buffers)
     buffers = {argument.name: argument for argument in application.arguments}
     types: dict[str, tuple[str, ...]] = {}
     for name in kernel.signature_names:
-        of_it = [a.name for a in kernel.arguments if a.precision == name and a.name in passed]
-        found = dict.fromkeys(str(buffers[passed[argument]].precision) for argument in of_it)
+        held = [passed[a.name] for a in kernel.arguments if a.precision == name and a.name in passed]
+        found = dict.fromkeys(str(buffers[buffer].precision) for buffer in held)
         types[name] = tuple(found) or (f"{kernel.name}.{name}",)
     return LaunchInfo(launched.kernel, dict(launched.sizes), passed, types)
 
 
 def _seen(launches: Sequence[LaunchInfo]) -> dict[str, set[str]]:
-    """Return, by kernel, the names of the parameters that give its launches their types."""
     found: dict[str, set[str]] = {}
     for launch in launches:
         found.setdefault(launch.kernel, set()).update(name for names in launch.types.values() for name in names)

@@ -1,4 +1,4 @@
-"""Sessions: configurations are asked for, evaluated, told and kept."""
+"""Sessions: configurations are proposed by a strategy, evaluated, reported to it and stored."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunFile, RunState
 
-#: Finals and verification may exceed the time limit by this share of it.
+#: Maximum excess of finals and verification over the time limit, as a share of it.
 _CLOSING_SHARE: Final = 0.25
 
 
 class Warnings:
-    """Tells the user each warning once, at once; the run file keeps them."""
+    """Passes each warning to the user once; the run file keeps them."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
-        self.said: tuple[str, ...] = ()  #: in their order
+        self.said: tuple[str, ...] = ()
 
     def __call__(self, message: str) -> None:
-        """Tell a warning, unless this session has told it."""
+        """Pass a warning on, unless it has been passed before."""
         if message not in self.said:
             self.said += (message,)
             self._tell(message)
 
 
 def warn_caller(message: str) -> None:
-    """Warn as Python does, of the line outside this package that called."""
+    """Issue a Python warning at the line outside this package that called."""
     package = str(Path(mptune.__file__).parent)
     own = itertools.takewhile(
         lambda entry: entry[0].f_code.co_filename.startswith(package), traceback.walk_stack(sys._getframe())
@@ -54,19 +54,19 @@ def warn_caller(message: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a tuning run stands, reported after every trial."""
+    """The progress of a run, reported after every trial."""
 
-    phase: str  #: "baseline", "search" or, of a trial told before, "verification"
+    phase: str  #: "baseline", "search" or, for an earlier trial, "verification"
     trial: Trial  #: the latest
-    run: Callable[[], Run]  #: returns everything so far
-    budget: int  #: the most evaluations the run will make
+    run: Callable[[], Run]  #: returns the run so far
+    budget: int  #: maximum evaluations of the run
     elapsed_s: float  #: wall time since the start
     replayed: bool  #: whether the trial comes from the run file
-    ahead: tuple[Configuration, ...] = ()  #: are compiled, or being compiled, for the next evaluations
+    ahead: tuple[Configuration, ...] = ()  #: compiled, or being compiled, for the next evaluations
 
 
 class Stopwatch:
-    """Adds up the wall time of the blocks it is entered for, in seconds."""
+    """Adds up the wall time of ``with`` blocks, in seconds."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds
@@ -80,17 +80,17 @@ class Stopwatch:
 
 
 class Session:
-    """Evaluates configurations and judges their trials, which it has in the order in which they ended."""
+    """Evaluates configurations and judges their trials, in the order in which they end."""
 
     def __init__(self, evaluator: Evaluator, objective: Objective, searching: Stopwatch | None = None) -> None:
         self.evaluator = evaluator
         self.objective = objective
         self.trials: dict[Configuration, Trial] = {}
-        self.best: Trial | None = None  #: None if none is feasible
-        self.searching = searching or Stopwatch()  #: the time that the strategy takes
+        self.best: Trial | None = None  #: None if no trial is feasible
+        self.searching = searching or Stopwatch()  #: time of the strategy
 
     def left(self, budget: int) -> int:
-        """Return how many further trials there may be if the session is to have that many in all."""
+        """Return the number of evaluations left of a budget."""
         return max(0, budget - len(self.trials))
 
     def evaluate(
@@ -99,10 +99,10 @@ class Session:
         ask: Callable[[int], Sequence[Configuration]],
         tell: Callable[[Sequence[Trial]], None] = lambda _: None,
     ) -> None:
-        """Evaluate what is asked for until there are that many trials, none may begin, or nothing is asked for.
+        """Evaluate proposals until the budget is used up, no evaluation may begin, or there is no proposal.
 
-        Trials that end while the strategy computes are told together, so a strategy that is slower than the devices
-        is asked for several configurations at a time.
+        Trials that end while the strategy computes are reported in one batch, so that a strategy slower than the
+        devices is asked for several configurations at a time.
         """
         evaluator, asked = self.evaluator, deque[Configuration]()
         while True:
@@ -131,9 +131,9 @@ class Session:
             evaluator.submit(asked.popleft())
 
     def keep(self, trial: Trial) -> Trial:
-        """Judge a trial, and return it as judged."""
+        """Judge and store a trial, and return it as judged."""
         trial = self.objective.judge(trial)
-        # A trial that is measured again may have been the best.
+        # A repeated measurement may be that of the best trial.
         is_again = trial.configuration in self.trials
         self.trials[trial.configuration] = trial
         rivals = self.trials.values() if is_again else (*([self.best] if self.best else []), trial)
@@ -141,11 +141,11 @@ class Session:
         return trial
 
     def report(self, trials: Sequence[Trial]) -> None:
-        """Report trials that have been told; nobody listens here."""
+        """Report trials to the user; nothing by default."""
 
 
 def still_stands(stored: Trial, evaluator: DeviceEvaluator, objective: Objective) -> bool:
-    """Whether a stored trial counts, measured under the same conditions: it was timed if need be, and long enough."""
+    """Whether a stored trial of the same conditions is valid under the present objective and limits."""
     plan, limits = evaluator.plan, evaluator.limits
     if stored.status is Status.TIMEOUT:
         exceeded = stored.measurement.metrics
@@ -159,10 +159,10 @@ def still_stands(stored: Trial, evaluator: DeviceEvaluator, objective: Objective
 
 
 class RunSession(Session):
-    """A session whose trials are committed to a run file, each before the next is asked for, and which keeps its time.
+    """A session with a time limit, whose trials are committed to a run file before the next proposal.
 
-    It began at ``start`` by ``time.monotonic``; no evaluation begins ``time_limit_s`` later. ``on_progress`` is called
-    with every trial, ``on_verification`` with every trial that has run on further unseen inputs.
+    No evaluation begins ``time_limit_s`` after ``start``, by ``time.monotonic``. ``on_progress`` is called with every
+    trial, ``on_verification`` with every trial that has run on further unseen inputs.
     """
 
     evaluator: DeviceEvaluator
@@ -193,13 +193,12 @@ class RunSession(Session):
         self._prepare_s = file.state.prepare_s + time.monotonic() - start
         self.verifying = Stopwatch(file.state.verify_s)  #: on unseen inputs
         self.measured_here = False  #: whether this session measured anything
-        #: A launch of the fastest feasible trial in the baseline's types, in milliseconds.
-        self._baseline_ms = math.inf
+        self._baseline_ms = math.inf  #: of the fastest feasible trial in the baseline's types
 
     # -- trials --------------------------------------------------------------------------------
 
     def take_over(self, space: SearchSpace) -> int:
-        """Take over the stored trials that stand; return how many were measured under other conditions."""
+        """Take over the stored trials that are current; return the number measured under other conditions."""
         retired, stored = self._file.trials(stale=True), self._file.trials()
         current: dict[Configuration, Trial] = {}
         stale: list[Trial] = []
@@ -219,7 +218,7 @@ class RunSession(Session):
         return sum(trial.configuration in outdated for trial in stored)
 
     def keep(self, trial: Trial, stored: Trial | None = None) -> Trial:
-        """Judge a trial, commit it unless the run file has it as it is (``stored``), and return it."""
+        """Judge a trial, commit it unless it equals the ``stored`` trial, and return it."""
         trial = super().keep(trial)
         if trial != stored:
             self._file.add(trial, state=self.spent())
@@ -228,13 +227,13 @@ class RunSession(Session):
         return trial
 
     def result(self) -> Run:
-        """Return everything so far."""
+        """Return the run so far."""
         return Run(self._file.info, list(self.trials.values()), self._file.state)
 
     # -- evaluating ----------------------------------------------------------------------------
 
     def left(self, budget: int) -> int:
-        """Return how many further trials there may be if the run is to have that many; 0 once the time is up."""
+        """Return the number of evaluations left of a budget; 0 once the time is up."""
         return super().left(budget) if self.is_in_time else 0
 
     def _begin(self, asked: deque[Configuration], budget: int) -> None:
@@ -243,7 +242,7 @@ class RunSession(Session):
             configuration = asked.popleft()
             self.measured_here = True
             in_baseline = self._has_other_types and configuration.is_among(self.fixed)
-            # Every time matters where something else can win, and among baselines, which are slower than the best.
+            # Slow trials are timed less only where time alone decides; baselines, slower than the best, are not cut.
             is_race = self.objective.is_time and not self.objective.also and not in_baseline
             best_ms = self.best.time_ms if self.best is not None and is_race else math.inf
             evaluator.submit(configuration, best_ms, self._baseline_ms)
@@ -255,7 +254,7 @@ class RunSession(Session):
             self._on_progress(self._progress("baseline" if in_baseline else "search", trial, replayed=replayed))
 
     def report_verified(self, trial: Trial) -> None:
-        """Report a trial that has run on further unseen inputs."""
+        """Report a trial after further unseen inputs."""
         self._on_verification(self._progress("verification", trial))
 
     def _progress(self, phase: str, trial: Trial, *, replayed: bool = False) -> Progress:
@@ -285,14 +284,11 @@ class RunSession(Session):
 
     @property
     def closing_s(self) -> float:
-        """How much longer finals and verification may take, beyond their least; infinite without a time limit."""
+        """Seconds left for finals and verification beyond their minimum; infinite without a time limit."""
         return (1 + _CLOSING_SHARE) * self._time_limit_s - self.elapsed_s
 
     def left_s(self, share: float) -> float:
-        """Return how much longer the verification may take if it is to have this share of the run.
-
-        All sessions of the run count. The time limit holds, too (:attr:`closing_s`).
-        """
+        """Return the seconds left for the verification at this share of all sessions, within :attr:`closing_s`."""
         spent_s = self.verifying.seconds
         others_s = self._before.wall_s + self.elapsed_s - spent_s
         return min(others_s * share / (1 - share) - spent_s, self.closing_s)
@@ -309,10 +305,7 @@ class RunSession(Session):
         )
 
     def finish(self) -> Run:
-        """Record the end of the run, and return everything.
-
-        A session that measured something replaces the warnings of earlier ones.
-        """
+        """Record the end of the run and return it; new measurements replace the warnings of earlier sessions."""
         spent = self.spent()
         self._file.update(dataclasses.replace(spent, warnings=self.warn.said) if self.measured_here else spent)
         return self.result()

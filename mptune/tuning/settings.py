@@ -1,4 +1,4 @@
-"""How to tune."""
+"""Settings of a tuning run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LEAST: Final = {"budget": 1, "seed": 0, "inputs": 1, "verify": 0, "compilers": 
 
 @dataclass(frozen=True, slots=True)
 class TuneSettings:
-    """How to tune.
+    """Settings of a tuning run.
 
     Attributes:
         backend: "auto" or a backend's name.
@@ -34,46 +34,45 @@ class TuneSettings:
         max_error: threshold of the error: one for all outputs, or by name: ``OUTPUT`` (by its own metric), ``METRIC``
             (all outputs by that metric), or ``OUTPUT.METRIC``.
         metric: error metrics instead of the kernel's own, as :class:`~mptune.Kernel` takes them.
-        over: take these, or the kernel's own, of each row, column or block: "rows", "columns", ("block", (8, 8)).
-        reduce: which of the regions' errors counts: "max", or a quantile such as 0.99.
+        over: measure errors of each region: "rows", "columns", ("block", (8, 8)).
+        reduce: reduction of the regions' errors: "max", or a quantile such as 0.99.
         objective: "time", "memory", "energy", "edp", "error", a metric name or an expression over metrics.
-        objectives: two or three of these instead: the search is for their front; the best is that of the first.
-        maximise: whether more of the objective is better.
+        objectives: two or three objectives to search for the front of; the best trial is that of the first.
+        maximise: whether to maximise the objective.
         constraints: limits on measured metrics that a feasible trial meets, such as ``energy_j <= 1.5``.
-        observers: names of further observers, besides those that objective and constraints need.
-        restrict: by name of a parameter, the values it may have; others have all of theirs.
+        observers: names of further observers; objective and constraints add the observers that they need.
+        restrict: allowed values by name of a parameter; others have all their values.
         penalty: score of an inaccurate trial: "hard", "linear" or "decay".
         alpha: slope of the linear penalty.
         beta: rate of the decay penalty.
         strategy: name of the strategy.
-        strategy_options: its hyperparameters by name.
+        strategy_options: hyperparameters of the strategy by name.
         sources: run files and recordings, of other devices or sizes, that the search starts from.
-        knowledge: a folder of run files, of which the search also starts from those that fit; None for none.
-        first: configurations that are evaluated before any other: values by name of a parameter (others get values that
-            are valid with these), or the path of a run file or a JSON document, for its best configurations.
+        knowledge: a folder whose matching run files are sources, too.
+        first: configurations to evaluate first: some values by name of a parameter, or the path of a run file or a JSON
+            document with its best configurations.
         budget: unique configurations to evaluate.
         time_limit_s: start no new evaluation after this many seconds.
-        baseline_share: share of the budget the search for the baseline gets.
+        baseline_share: share of the budget for the baseline.
         seed: seeds inputs and strategy.
-        inputs: draws of the inputs the search measures errors on; the worst counts.
-        verify: unseen inputs that whatever is reported runs on at the end, fewer where they would take more than a
-            quarter of the run, but at least 5; 0 for none.
+        inputs: draws of the inputs for errors in the search; the worst counts.
+        verify: unseen inputs for the reported trials at the end; fewer, but at least 5, if they take more than a
+            quarter of the run; 0 for none.
         workers: devices of this machine to evaluate on, one worker process for each.
         scheduler: evaluate on the devices of a cluster's workers: address of a Dask scheduler, path of its file, or
             any :class:`concurrent.futures.Executor`.
-        compilers: compilations at a time, of the configurations asked for ahead; None: one per core,
-            beside a GPU of all but two; 0: each configuration is asked for when the one before it has been measured,
-            and compiled by the worker.
+        compilers: compilations ahead of the evaluations at a time. None: one per core, less two beside a GPU. 0: the
+            worker compiles each configuration, proposed after the measurement of the one before.
         flags: further compiler flags.
-        compiler: which compiler compiles on the host, such as ("g++",); of several the best is searched for. Empty:
-            ``$CXX``, else the first there is.
-        compiler_flag_sets: further flags, each set one text; of several the best is searched for.
-        flush_cache: whether caches are emptied between timed launches, "on", "off" or "auto": on a GPU, where it shows.
-        limits: wall-clock limits of one trial; or of each of its phases, in seconds, or as a multiple of the baseline's
-            launch, such as "10x".
+        compiler: compilers on the host, such as ("g++",); the best of several is searched for. Empty: ``$CXX``, else
+            the first available.
+        compiler_flag_sets: sets of further flags, one text each; the best of several is searched for.
+        flush_cache: whether to empty caches between timed launches: "on", "off" or "auto" (on a GPU, where it matters).
+        limits: wall-clock limits of a trial; or of each phase in seconds, or as a multiple of the baseline's launch,
+            such as "10x".
 
     Raises:
-        MptuneError: a number is out of its range, or options exclude each other; says which and what was expected.
+        MptuneError: a number is out of range, or options exclude each other.
     """
 
     backend: str = "auto"
@@ -128,7 +127,7 @@ class TuneSettings:
             limit = f"trial limit {self.trial_limits.run_s:g} s"
             raise MptuneError(f"{limit}: expected more than 0 and at most {_LONGEST_TRIAL_S:,} (11 days)")
         if self.scheduler is not None and self.workers != 1:
-            raise MptuneError(f"workers {self.workers}: are those of this machine; with a scheduler, its own are used")
+            raise MptuneError(f"workers {self.workers}: a scheduler has workers of its own; give only one of the two")
 
     def changed(self, changes: Mapping[str, Any]) -> TuneSettings:
         """Return the settings with some fields replaced; raises UnknownNameError if there is no such field."""
@@ -140,11 +139,11 @@ class TuneSettings:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics or expressions that are optimised, the first one first."""
+        """The metrics or expressions to optimise."""
         return tuple(map(str.strip, chosen_objectives(self.objective, self.objectives, self.maximise)))
 
     def goal(self, threshold: Threshold, aliases: Mapping[str, str] = MappingProxyType({})) -> Objective:
-        """Return what is optimised, under a threshold; some metrics may have other names there."""
+        """Return the objective under a threshold; ``aliases`` renames metrics."""
         first, *also = (aliases.get(name, name) for name in self.metrics)
         return Objective(
             metric=first,
@@ -159,5 +158,5 @@ class TuneSettings:
 
     @property
     def trial_limits(self) -> Limits:
-        """The wall-clock limits, whichever way they are given."""
+        """The wall-clock limits of a trial."""
         return self.limits if isinstance(self.limits, Limits) else Limits.of(self.limits)

@@ -1,7 +1,6 @@
-"""Replaying a recorded search space with no device: how fast a strategy finds what is known to be there.
+"""Simulation: a strategy searches a recorded space, without a device.
 
-The loop is that of a live run: ask for one configuration, evaluate it, tell the strategy. An evaluation is a
-unique configuration in both, so what a simulation promises a live run keeps.
+The loop is that of a live run, and an evaluation is a unique configuration in both, so that results carry over.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from mptune.tuning.settings import TuneSettings
 from mptune.tuning.starting import Searched, read_source
 
 _FOOTPRINT: Final = "memory_bytes"
-#: Where the distance to the optimum is read off: from the 40th evaluation on, at every 20th.
+#: Evaluations at which the distance from the optimum is reported: from the 40th on, every 20th.
 _FIRST_CHECKPOINT: Final = 40
 _CHECKPOINT_STEP: Final = 20
 
@@ -43,46 +42,42 @@ class SimulationRun:
     """One replay of a strategy with a seed."""
 
     seed: int
-    #: best objective after each evaluation, None as long as no trial is valid and accurate enough
-    best: tuple[float | None, ...]
-    best_configuration: Configuration | None  #: where the last of them was found
+    best: tuple[float | None, ...]  #: best objective after each evaluation, None while no trial is feasible
+    best_configuration: Configuration | None  #: of the final best
     strategy_s: float  #: wall time inside the strategy
-    #: of several objectives, the hypervolume of the front after each evaluation as a share of that of the
-    #: recorded front
+    #: for several objectives, the share of the recorded front's hypervolume after each evaluation
     hypervolume: tuple[float, ...] = ()
-    sources: tuple[SourceUse, ...] = ()  #: what it made of the sources
+    sources: tuple[SourceUse, ...] = ()  #: use of the sources
 
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """Replays of one strategy on one recorded space, by their names."""
+    """Replays of one strategy on one recorded space."""
 
     space: str
     strategy: str
-    budget: int  #: evaluations each run may make
-    objective: Objective  #: what was optimised
-    optimum: float | None  #: best recorded value among the trials that meet the threshold; None if there is none
-    optimum_configuration: Configuration | None  #: the configuration it was recorded for
+    budget: int  #: maximum evaluations of each run
+    objective: Objective
+    optimum: float | None  #: best recorded value of a feasible trial; None if there is none
+    optimum_configuration: Configuration | None  #: configuration of the optimum
     unit: str  #: unit of the objective; empty if unknown
     configurations: int  #: recorded configurations
     runs: tuple[SimulationRun, ...]  #: one replay per seed
-    #: on which fronts of several objectives are compared; None for one objective, or if nothing is feasible
-    scale: FrontScale | None = None
-    #: worst recorded value among the trials that meet the threshold, which stands for the best of a run that
-    #: has found none of them yet; None if there is none, or if such a run is infinitely far from the optimum
+    scale: FrontScale | None = None  #: of fronts; None for one objective, or if nothing is feasible
+    #: worst recorded value of a feasible trial: the value of a run that has found none; None for an infinite distance
     worst: float | None = None
 
     @property
     def overhead_ms_per_evaluation(self) -> float:
-        """Wall time the strategy took for one evaluation, over all runs."""
+        """Mean wall time of the strategy for an evaluation."""
         evaluations = sum(len(run.best) for run in self.runs)
         return 1e3 * sum(run.strategy_s for run in self.runs) / evaluations if evaluations else 0.0
 
     def distance_curves(self) -> NDArray[np.float64]:
-        """Return how far the best so far is from the optimum, relative to the optimum.
+        """Return the distance of the best so far from the optimum, relative to the optimum, ``(n_runs, budget)``.
 
-        Of several objectives it is the share of the recorded front's hypervolume that is missing. Shape ``(n_runs,
-        budget)``; infinite while nothing feasible is found. A run that ended early keeps its last value.
+        For several objectives, the missing share of the recorded front's hypervolume. Infinite while no feasible trial
+        is found. A run that ended early keeps its last value.
         """
         best = self._best()
         if self.optimum is None:
@@ -94,11 +89,10 @@ class Simulation:
         return np.where(np.isnan(best), np.inf, distances)
 
     def filled_curves(self) -> NDArray[np.float64]:
-        """Return :meth:`distance_curves`, at the distance of the worst feasible value while nothing feasible is found.
+        """Return :meth:`distance_curves`, with the distance of :attr:`worst` while no feasible trial is found.
 
-        But no nearer than 1, which is twice the time, or no speed at all: where all that is feasible is about as good,
-        a run without any of it is not. Of several objectives the whole hypervolume is missing then: 1. Infinite where
-        :attr:`worst` is unknown.
+        This distance is at least 1 (twice the time, or no speed at all), exactly 1 for several objectives, and infinite
+        where :attr:`worst` is unknown.
         """
         curves = self.distance_curves()
         if self.worst is None or self.optimum is None:
@@ -107,14 +101,14 @@ class Simulation:
         return np.where(self.without_feasible(), farthest, curves)
 
     def without_feasible(self) -> NDArray[np.bool_]:
-        """Return which runs have found nothing feasible after each evaluation, shape ``(n_runs, budget)``."""
+        """Return whether each run has no feasible trial after each evaluation, shape ``(n_runs, budget)``."""
         return np.isnan(self._best())
 
     def _best(self) -> NDArray[np.float64]:
         return self._curves([run.best for run in self.runs])
 
     def _curves(self, values: Sequence[Sequence[float | None]]) -> NDArray[np.float64]:
-        """Return a row per run, NaN for None; one that ended early keeps its last value, and is NaN if it has none."""
+        """Return a row per run, NaN for None; a run that ended early keeps its last value."""
         rows = np.full((len(values), self.budget), np.nan)
         for row, known in zip(rows, values, strict=True):
             shown = np.array(known[: self.budget] or [None], dtype=np.float64)
@@ -126,18 +120,15 @@ class Simulation:
         return np.abs(values - optimum) / abs(optimum) if optimum else np.where(values == 0.0, 0.0, np.inf)
 
     def distances(self, evaluations: int) -> NDArray[np.float64]:
-        """Return a column of :meth:`distance_curves`, after so many evaluations; shape ``(n_runs,)``."""
+        """Return the distances after some evaluations (:meth:`distance_curves`), shape ``(n_runs,)``."""
         return np.asarray(self.distance_curves()[:, min(evaluations, self.budget) - 1])
 
     def checkpoints(self) -> tuple[int, ...]:
-        """Return the numbers of evaluations a summary looks at; the budget itself when it is below the first."""
+        """Return the numbers of evaluations in a summary; the budget itself if it is below the first."""
         return tuple(range(_FIRST_CHECKPOINT, self.budget + 1, _CHECKPOINT_STEP)) or (self.budget,)
 
     def summary(self) -> list[dict[str, float]]:
-        """Return a row per checkpoint: distances as of :meth:`filled_curves`, and shares of the runs.
-
-        The shares are of those at the optimum, and of those that have found nothing feasible.
-        """
+        """Return a row per checkpoint: distances of :meth:`filled_curves`, and shares of runs by their result."""
         curves, without = self.filled_curves(), self.without_feasible()
         rows = []
         for point in self.checkpoints():
@@ -158,7 +149,7 @@ class Simulation:
         return rows
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document ``mptune simulate --json`` prints."""
+        """Return the document that ``mptune simulate --json`` prints."""
         names = ("space", "strategy", "budget", "optimum", "worst", "unit", "configurations")
         runs = [
             {"seed": run.seed, "best": run.best}
@@ -201,7 +192,7 @@ def simulate(
     Args:
         space: a run, a run file or a recorded space (Kernel Tuner cache, T4 results, mptune's own).
         strategy: name of the strategy.
-        budget: unique configurations each run may evaluate; it ends sooner if the recording has fewer.
+        budget: unique configurations to evaluate in each run, or all if the recording has fewer.
         repeats: number of runs.
         options: hyperparameters of the strategy by name.
         settings: fields of :class:`~mptune.TuneSettings`: ``seed``, ``max_error``, ``constraints``,
@@ -209,11 +200,9 @@ def simulate(
 
     Raises:
         SpaceFileError: a file cannot be read.
-        UnknownNameError: no such strategy, option, setting or metric.
+        UnknownNameError: a strategy, option, setting or metric is unknown.
         ExpressionError: a constraint is no comparison of metrics.
-        MptuneError: budget or repeats below 1, a negative seed, a threshold for a recording without errors, nothing
-            in it ran, objectives that are not two or three different ones or that the strategy cannot search for, or a
-            source that does not fit.
+        MptuneError: a setting is out of range or does not suit the recording, or no trial of it ran.
     """
     if repeats < 1:
         raise MptuneError(f"repeats {repeats}: expected at least 1")
@@ -280,7 +269,7 @@ def simulate(
 
 
 class _Replay(Session):
-    """Notes the best value after each evaluation, and of several objectives the share of the recorded front."""
+    """Records the best value after each evaluation, and for several objectives the share of the recorded front."""
 
     def __init__(self, evaluator: Replay, objective: Objective, scale: FrontScale | None) -> None:
         super().__init__(evaluator, objective)
@@ -303,12 +292,11 @@ class _Replay(Session):
 
 
 def _aliases(run: Run) -> dict[str, str]:
-    """Return names an expression can hold for metrics like ``GFLOP/s``."""
+    """Return names that are valid in expressions, for metrics like ``GFLOP/s``."""
     return {name: re.sub(r"\W", "_", name) for name in run.metric_names if not re.fullmatch(r"[A-Za-z_][\w.]*", name)}
 
 
 def _judged(run: Run, objective: Objective, rename: Mapping[str, str]) -> list[Trial]:
-    """Return the trials with the status a live run would give them."""
     metrics = run.metric_names
     if not any(trial.is_valid for trial in run.trials):
         raise MptuneError(f"no trial of recording {run.name} ran, so there is nothing to optimise")
@@ -334,7 +322,6 @@ def _judged(run: Run, objective: Objective, rename: Mapping[str, str]) -> list[T
 
 
 def _renamed(trial: Trial, rename: Mapping[str, str]) -> Trial:
-    """Return the trial with metrics like ``GFLOP/s`` also under a name an expression can hold."""
     metrics = trial.measurement.metrics
     extra = {rename[name]: metrics[name] for name in metrics if name in rename}
     return trial.with_measurement(metrics={**metrics, **extra}) if extra else trial

@@ -1,8 +1,8 @@
-"""Tuning a kernel for a range of sizes: one run for each, all under one budget, each of which starts from the others.
+"""Tuning a kernel for a range of sizes: one run for each size, all under one budget, with the others as sources.
 
-The middle of the range comes first, then the ends, then what lies between. Each size begins with the winners and the
-baselines of its neighbours. A quarter of the budget is kept for a second lap, in which every size tries what its
-neighbours have found since.
+The middle of the range comes first, then the ends, then the sizes between. Each size begins with the winners and the
+baselines of its neighbours. A quarter of the budget is kept for a second lap, in which every size tries the later
+winners of its neighbours.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from mptune.tuning.settings import TuneSettings
 from mptune.tuning.tuning import tune
 
 _MOST_SIZES: Final = 32
-#: Minimum evaluations of a size: the winner and the baseline of a neighbour, and some of its own.
+#: Minimum evaluations of a size: the winner and the baseline of a neighbour, and two more.
 _LEAST: Final = 4
-#: The share of the budget, and of the time, of the first lap.
+#: Share of the budget, and of the time, for the first lap.
 _FIRST_LAP: Final = 0.75
-#: Earlier runs that a search starts from; a model of each has to be fitted.
+#: Maximum sources of a search, which fits a model of each.
 _SOURCES: Final = 8
 
 
@@ -46,9 +46,9 @@ def sizes_together(
     preset: str = "default",
     others: Mapping[str, int] = MappingProxyType({}),
 ) -> list[dict[str, int]]:
-    """Return sizes by name, smallest first: the n-th of each are taken together, beside those of a preset and others.
+    """Return the sizes of the range, smallest first: the n-th values of all names belong together.
 
-    Raises MptuneError if the kernel has no such sizes, if their numbers differ, or if one of them does not fit.
+    Raises MptuneError if the kernel has no such sizes, if their numbers differ, or if one exceeds the memory.
     """
     for name in given:
         if name in others:
@@ -70,13 +70,13 @@ def sizes_together(
     for index, sizes in enumerate(found):
         if sizes in found[:index]:
             raise MptuneError(f"sizes {label_of(sizes)} are given twice")
-        # Before hours go into those that fit.
+        # The memory of all sizes is checked before hours go into the first.
         DataManager(kernel, kernel.resolve_sizes(preset, {**others, **sizes})).require(available_memory_bytes())
     return sorted(found, key=lambda sizes: (math.prod(sizes.values()), *sizes.values()))
 
 
 def label_of(sizes: Mapping[str, int]) -> str:
-    """Return sizes in a word: ``m100-n200``."""
+    """Return the label of sizes: ``m100-n200``."""
     return "-".join(f"{name}{value}" for name, value in sizes.items())
 
 
@@ -101,23 +101,23 @@ def tune_sizes(
     command: str = "",
     **overrides: Any,
 ) -> list[Run]:
-    """Tune a kernel for a range of sizes and return the finished runs, those of the smallest sizes first.
+    """Tune a kernel for a range of sizes and return the finished runs, smallest sizes first.
 
-    A size that no time was left for has no run.
+    A size without time left has no run.
 
     Args:
         kernel: a kernel, the name of a bundled one, or the path of a definition file.
-        sizes: by name, the values of each size; the n-th of all are taken together.
-        settings: how to tune; budget and time limit are those of all sizes together.
-        output: run files are called after it (:func:`files_of_sizes`); none is kept when it is None.
-        resume: go on with existing run files.
-        overwrite: begin anew: existing run files are deleted.
-        on_size: told the sizes that are tuned next, and how many evaluations these will have had then.
-        on_progress: told about every trial.
-        on_verification: told about a trial that has run on further unseen inputs.
-        on_warning: told each warning, once.
+        sizes: values of each size by name; the n-th values of all names belong together.
+        settings: settings; budget and time limit are for all sizes together.
+        output: the run files are named after it (:func:`files_of_sizes`); with None no file is kept.
+        resume: continue existing run files.
+        overwrite: delete existing run files.
+        on_size: called with the next sizes, and their total of evaluations afterwards.
+        on_progress: called after every trial.
+        on_verification: called after a trial has run on further unseen inputs.
+        on_warning: called once with each warning.
         command: the command line, kept in the run files.
-        overrides: fields of :class:`TuneSettings` that replace those of ``settings``.
+        overrides: fields of :class:`TuneSettings` that replace fields of ``settings``.
 
     Raises:
         MptuneError: something the user gave is wrong; the message names it.
@@ -138,14 +138,14 @@ def tune_sizes(
             RunFile.check(path, resume=resume, overwrite=overwrite)
             make_ready(kernel, kernel.resolve_sizes(settings.size, {**settings.sizes, **each}))
         runs = {index: Run.load(path) for index, path in enumerate(files) if path.exists() and not overwrite}
-        # The same warning of several sizes is told once, of the first of them.
+        # A warning that several sizes share is shown once, for the first of them.
         warn = Warnings(lambda message: on_warning(f"{label_of(together[index])}: {message}"))
         share = max(_LEAST, int(_FIRST_LAP * budget / count))
         for visit, index in enumerate(_most_telling_first(count) * 2):
             had = {i: run.evaluations for i, run in runs.items()}
             left_s = math.inf if settings.time_limit_s is None else settings.time_limit_s - time.monotonic() + start
             if is_first := visit < count:
-                # A run of an earlier session is continued to the budget it had.
+                # A run of an earlier session continues to its budget.
                 begun = (runs[index].info.budget or 0) if index in runs else 0
                 wanted, visits = max(share, begun), (count - visit) / _FIRST_LAP
             else:
@@ -180,7 +180,7 @@ def tune_sizes(
 def _sources(
     settings: TuneSettings, kernel: Tunable, runs: Mapping[int, Run], index: int, files: Sequence[Path]
 ) -> list[Path]:
-    """Return the run files of the other sizes that have a winner, the nearest first; none where no search uses them."""
+    """Return the run files of other sizes that have a winner, nearest first; none if the search uses no sources."""
     if settings.strategy != "bayesian" or settings.objectives or isinstance(kernel, Application):
         return []
     others = [i for i, run in runs.items() if i != index and run.best is not None]
@@ -188,7 +188,7 @@ def _sources(
 
 
 def _found_by_neighbours(runs: Mapping[int, Run], index: int) -> list[Configuration]:
-    """Return winners and baselines of the next sizes on both sides that this one has not tried."""
+    """Return the winners and baselines of both neighbours that this size has not tried."""
     tried = {trial.configuration for trial in runs[index].trials} if index in runs else set()
     near = [*sorted(i for i in runs if i < index)[-1:], *sorted(i for i in runs if i > index)[:1]]
     reported = [trial for i in near for trial in (runs[i].best, runs[i].baseline) if trial is not None]
@@ -196,7 +196,7 @@ def _found_by_neighbours(runs: Mapping[int, Run], index: int) -> list[Configurat
 
 
 def _most_telling_first(count: int) -> list[int]:
-    """Return the places of a range, the middle first, then the ends, then always the middle of the widest gap."""
+    """Return the indices of a range: the middle, the ends, then always the middle of the widest gap."""
     order = list(dict.fromkeys((count // 2, 0, count - 1)))
     while len(order) < count:
         done = sorted(order)

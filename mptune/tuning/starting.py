@@ -1,4 +1,4 @@
-"""Earlier runs and recordings as sources of a search: what does not fit it is refused in one line."""
+"""Earlier runs and recordings as sources of a search; a source that does not fit is refused."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from mptune.store import RunInfo, unit_of
 from mptune.strategies.base import Source
 from mptune.strategies.model_based.transfer import shared
 
-#: How far the errors of another run may be from those of a search, in decades: at the same sizes, for each decade that
-#: sizes are apart (most errors grow with the root of a size), and at sizes that are far away or not known.
+#: Uncertainty of another run's errors in decades: at the same sizes, for each decade between sizes (most errors grow
+#: with the root of a size), and at most, also for unknown sizes.
 _SAME_SIZES: Final = 0.3
 _BY_DECADE: Final = 0.5
 _OTHER_SIZES: Final = 1.0
-#: Runs of a folder that a search starts from; a model of each has to be fitted.
+#: Maximum sources from a folder, as the search fits a model of each.
 _MOST: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What a source has to fit."""
+    """The search that a source has to fit."""
 
-    kernel: str  #: empty if it is not known
+    kernel: str  #: empty if not known
     space: SearchSpace
     objective: Objective
-    metric: str = ""  #: of ``error``; empty if it is not known
+    metric: str = ""  #: of ``error``; empty if not known
     sizes: Mapping[str, int] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)  #: of metrics whose names do not state them
-    #: Gives the trials of a source metrics under the names of this search.
+    units: Mapping[str, str] = field(default_factory=dict)  #: of metrics whose names have no unit
+    #: returns the trials of a source with the metrics' names of this search
     rename: Callable[[Run], Sequence[Trial]] = field(default=lambda run: run.trials)
 
     def source(self, run: Run, name: str) -> Source:
@@ -62,9 +62,7 @@ class Searched:
                 f"space {', '.join(names)}"
             )
         if not valid:
-            raise MptuneError(
-                f"source {name}: none of its {len(trials):,} trials ran, so that it says nothing of times"
-            )
+            raise MptuneError(f"source {name}: none of its {len(trials):,} trials ran, so their times are unknown")
         read = self.objective.names | self.objective.constraint_names
         metrics = tuple(dict.fromkeys(m for t in valid for m in t.measurement.metrics))
         for metric in sorted(read):
@@ -85,7 +83,7 @@ class Searched:
         return found
 
     def _no_errors(self, info: RunInfo) -> str:
-        """Return why its errors say nothing of those of the search; empty if they do, or nobody asks."""
+        """Return why the errors of a source are not used; empty if they are, or if the search has no threshold."""
         if self.objective.threshold is None:
             return ""
         if info.kernel != self.kernel:
@@ -96,7 +94,7 @@ class Searched:
 
 
 def _decades(ours: Mapping[str, int], theirs: Mapping[str, int]) -> float:
-    """Return how far apart problem sizes are, all their numbers together; infinite where they cannot be compared."""
+    """Return the distance of problem sizes in decades, summed over names; infinite if not comparable."""
     pairs = list(zip(ours.values(), theirs.values(), strict=False))
     if not ours or len(ours) != len(theirs) or any(min(pair) <= 0 < max(pair) for pair in pairs):
         return math.inf
@@ -106,10 +104,9 @@ def _decades(ours: Mapping[str, int], theirs: Mapping[str, int]) -> float:
 def sources_of(
     given: Sequence[str | Path], folder: str | Path | None, searched: Searched, run_file: Path | None
 ) -> tuple[tuple[Source, ...], tuple[str, ...]]:
-    """Return what a search starts from, and what is wrong with the runs of the folder that cannot be read.
+    """Return the sources of a search, and the errors of run files in the folder that cannot be read.
 
-    These are the files given, then those of the folder that fit, those of most usable trials first. The run file that
-    is being written is none of them.
+    Sources are the files given, then fitting files of the folder, most usable trials first, except the run's own file.
     """
     own = None if run_file is None else run_file.resolve()
     paths = [Path(path).resolve() for path in given]
@@ -133,7 +130,7 @@ def sources_of(
 
 
 def read_source(source: str | Path | Run, searched: Searched) -> Source:
-    """Return a run, a run file or a recorded space as a source of a search; raises MptuneError if it is none."""
+    """Return a run, a run file or a recorded space as a source of a search; raises MptuneError if it does not fit."""
     if isinstance(source, Run):
         return searched.source(source, source.name)
     if Path(source).is_dir():
@@ -151,10 +148,8 @@ def read_source(source: str | Path | Run, searched: Searched) -> Source:
 def first_values(given: Mapping[str, Any] | str | Path, kernel: Tunable) -> list[dict[str, Value]]:
     """Return the values of configurations to evaluate first, as the kernel declares them.
 
-    Args:
-        given: values by name of a parameter, or the path of a run file (its best configurations: the front of several
-            objectives), or of JSON: a configuration, a list of them, or what ``mptune tune --json`` prints.
-        kernel: is tuned.
+    ``given`` has values by name of a parameter, or is the path of a run file (for its best configuration or front), or
+    of JSON: a configuration, a list of them, or the output of ``mptune tune --json``.
     """
     parameters = {parameter.name: parameter for parameter in kernel.parameters}
     if isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""Tuning a kernel: settings are checked against it and become a plan, and the plan is run."""
+"""Tuning a kernel: settings become a plan, and the plan is run."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ def tune(
 ) -> Run:
     """Tune a kernel and return the finished run.
 
-    The baseline is searched first, among the all-fp64, accurate configurations, with its share of the
-    budget; then the whole space. Every trial is committed to the run file before the next is asked for.
+    Baselines, the all-fp64 and accurate configurations, have a share of the budget and come first. Every trial is
+    committed to the run file before the next proposal.
 
     Args:
         kernel: a kernel, the name of a bundled one, or the path of a definition file.
-        settings: how to tune.
-        output: the run file; none is written when it is None.
-        resume: go on with an existing run file, or begin one; a notebook's cell may then be run again.
-        overwrite: begin anew: an existing run file is deleted.
-        on_progress: told about every trial; by default ``mptune.tune`` shows progress, below a notebook's cell or as a
-            line a minute on standard error.
-        on_verification: told about a trial that has run on further unseen inputs.
-        on_warning: told each warning of the run, once; the run file keeps them. By default, a warning of Python's.
+        settings: settings of the run.
+        output: the run file; with None no file is written.
+        resume: continue an existing run file, or begin one; a notebook's cell may then be run again.
+        overwrite: delete an existing run file.
+        on_progress: called after every trial; by default ``mptune.tune`` shows progress, below a notebook's cell or as
+            a line a minute on standard error.
+        on_verification: called after a trial has run on further unseen inputs.
+        on_warning: called once with each warning, which the run file keeps; by default, issues a Python warning.
         command: the command line, kept in the run file.
-        overrides: fields of :class:`TuneSettings` that replace those of ``settings``.
+        overrides: fields of :class:`TuneSettings` that replace fields of ``settings``.
 
     Raises:
         MptuneError: something the user gave is wrong; the message names it.
@@ -76,7 +76,7 @@ def tune(
     plan = TuningPlan.of(kernel, settings, None if output is None else Path(output))
     make_ready(plan.kernel, plan.sizes)
     if output is not None:
-        # Before minutes go into inputs and references.
+        # The file is checked before minutes go into inputs and references.
         RunFile.check(output, resume=resume, overwrite=overwrite)
     try:
         recorded_flags(plan.settings.flags)
@@ -103,7 +103,7 @@ def tune(
         info = plan.describe(space, ready, command)
         for remark in (*remarks, *info.caveats):
             warn(remark)
-        if output is not None and overwrite:  # nothing is lost with a call that is refused before
+        if output is not None and overwrite:  # the old file survives a call that is refused before
             RunFile.delete(output)
         file, before = _open_run(stack, output, resume, info, evaluator.capacity)
         session = RunSession(
@@ -127,7 +127,7 @@ def tune(
 
 
 def _keep_sources(run: Run, plan: TuningPlan, file: RunFile) -> Run:
-    """Return a run with the sources of its most interesting trials, which its file keeps too."""
+    """Store the rendered sources of a run's most interesting trials, and return the run with them."""
     sources = rendered_sources(run, plan.kernel, plan.sizes)
     file.keep_sources(sources)
     return Run(run.info, run.trials, run.state, sources)
@@ -150,23 +150,23 @@ def _why_set_aside(count: int, changes: Sequence[str], unversioned: Sequence[str
             'one (function.version = "1") and change it whenever the results of the function change'
         )
     why = "; ".join(changes) or "the conditions of the measurement have changed"
-    return f"{why}: the run file's {count} trials of before are not used, their configurations are evaluated again"
+    return f"{why}: the run file's {count} earlier trials are not used, their configurations are evaluated again"
 
 
 def _with_its_sources(settings: TuneSettings, output: Path, on_warning: Callable[[str], None]) -> TuneSettings:
-    """Return settings with the sources that a run to go on with started from, unless others are given."""
+    """Return settings with the sources of the run to continue, unless others are given."""
     with RunFile.open(output, read_only=True) as file:
         kept = file.info.started_from
     if settings.sources or not kept:
         return settings
     there = tuple(path for path in kept if Path(path).is_file())
     for path in sorted(set(kept) - set(there)):
-        on_warning(f"source {path} of the run is not there any more: the search goes on without it")
+        on_warning(f"source {path} of the run no longer exists: the search continues without it")
     return dataclasses.replace(settings, sources=there, knowledge=None)
 
 
 def _with_compilers(plan: TuningPlan) -> TuningPlan:
-    """Return a plan whose kernel has the parameters that its backend adds: what compiles it, where that is chosen."""
+    """Return a plan whose kernel has the parameters of its backend: compilers and flags, if several are given."""
     settings = plan.settings
     if settings.scheduler is not None or not isinstance(plan.kernel, Kernel):
         if settings.compiler or settings.compiler_flag_sets:
@@ -179,7 +179,6 @@ def _with_compilers(plan: TuningPlan) -> TuningPlan:
 
 
 def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator:
-    """Return what evaluates on the devices of this machine, or of a cluster; the stack closes both."""
     settings, limits = plan.settings, plan.settings.trial_limits
     pool: Callable[[Job, Limits], ClusterPool] | None = None
     if settings.scheduler is None:
@@ -210,7 +209,7 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator
 def _open_run(
     stack: contextlib.ExitStack, output: str | Path | None, resume: bool, info: RunInfo, workers: int
 ) -> tuple[RunFile, RunInfo]:
-    """Return where the trials go (a new run file, one to go on with, or memory), and what it said of its run."""
+    """Return the run file of the trials (new, resumed or in memory), and its earlier definition of the run."""
     state = RunState(workers=workers)
     if output is None:
         return stack.enter_context(RunFile.in_memory(info, state)), info
@@ -224,13 +223,10 @@ def _open_run(
     return file, before
 
 
-# -- the sources that a run file keeps ----------------------------------------------------------------------
-
-
 def rendered_sources(run: Run, kernel: Tunable, sizes: Sizes, count: int = 1000) -> dict[str, str]:
-    """Render a run's most interesting trials without the prelude, at most ``count``, by their configuration as JSON.
+    """Return the sources of a run's most interesting trials without the prelude, by their configuration as JSON.
 
-    Of an application that are the kernels it is known to launch, one after the other, each under a heading.
+    An application has the sources of the kernels that it launches, one after the other, each under a heading.
     """
     found: dict[str, str] = {}
     if isinstance(kernel, Application) and not run.state.launches:
@@ -251,7 +247,7 @@ def _rendered(run: Run, kernel: Tunable, trial: Trial, sizes: Sizes) -> str:
     counts = kernel_times(trial)
     parts: dict[str, None] = {}
     for launch in run.state.launches:
-        # Other choices of the steps may launch others.
+        # The launches depend on the choices of the steps.
         if launch.kernel in counts and not counts[launch.kernel].launches:
             continue
         types = {name: trial.configuration.get(of[0], of[0]) for name, of in launch.types.items()}
@@ -262,7 +258,7 @@ def _rendered(run: Run, kernel: Tunable, trial: Trial, sizes: Sizes) -> str:
 
 
 def _by_interest(run: Run) -> Iterator[Trial]:
-    """Give the trials a reader looks at first, some of them twice."""
+    """Yield trials, the most interesting first, some of them twice."""
     yield from (trial for trial in (run.best, run.baseline, run.closest) if trial is not None)
     yield from (group.first for group in run.failure_groups[:20])
     yield from run.trade_offs

@@ -36,7 +36,7 @@ from mptune.tuning.session import RunSession, warn_caller
 
 #: Minimum number of unseen inputs at the end of a run, unless fewer are asked for.
 LEAST_INPUTS: Final = 5
-#: Share of the run's time beyond which there are no more inputs than these.
+#: Maximum share of the run's time for more inputs than these.
 SHARE: Final = 0.25
 #: Inputs in one request to the worker.
 _BATCH: Final = 10
@@ -46,15 +46,12 @@ _ENDING: Final = (Status.CRASH, Status.TIMEOUT, Status.COMPILE_ERROR, Status.LAU
 _ByDraw = dict[Draw, Trial]
 
 
-# -- at the end of a run ---------------------------------------------------------------------------
-
-
 class Verifier:
     """Runs reported trials on unseen inputs: on the least number first, then on as many as time allows.
 
-    All trials run on the same inputs, in the same order, in every session of a run: on ``wanted`` ones each, or fewer
-    if they take longer than :data:`SHARE` of the run, but at least on ``least``. ``finalists`` returns the trials that
-    may be reported after others have fallen.
+    All trials run on the same inputs, in the same order, in every session of a run: on ``wanted`` inputs each, or fewer
+    if these take longer than :data:`SHARE` of the run, but at least on ``least``. ``finalists`` returns the trials that
+    may be reported after others have failed.
     """
 
     def __init__(
@@ -76,9 +73,9 @@ class Verifier:
         self._draw_s = 0.0
 
     def __call__(self) -> bool:
-        """Verify the reported trials; return True as soon as one of them is not feasible any more.
+        """Verify the reported trials; return True as soon as one of them is no longer feasible.
 
-        Finalists that break their limit on the same inputs are found at once: none of them has to be timed again.
+        Finalists that break their limit on the same inputs are found at once, and need not be timed again.
         """
         while waiting := self._waiting():
             if fallen := self._run(waiting, self._next_draws(waiting[0])):
@@ -95,7 +92,7 @@ class Verifier:
             why = f"none could be made: {next(iter(self._unmade.values()))}"
         feasible = filter(self._session.objective.is_feasible, self._session.result().reported)
         is_missing = not all(trial.metric("unseen_inputs") > 0 for trial in feasible)
-        wanted = 0 if self._lost else self._wanted  # time is why a trial ran on fewer
+        wanted = 0 if self._lost else self._wanted  # for trials that lacked time
         self._session.update(unverified=why if is_missing else "", verify_wanted=wanted)
 
     @property
@@ -103,7 +100,7 @@ class Verifier:
         return self._session.left_s(SHARE) > self._draw_s
 
     def _waiting(self) -> list[Trial]:
-        """Return the reported trials to run on further inputs: those that have had the fewest."""
+        """Return the reported trials that have had the fewest inputs and need more."""
         reported = [trial for trial in self._session.result().reported if self._is_open(trial)]
         short = [trial for trial in reported if count_of(trial, "unseen_inputs") < self._least]
         if not short and self._has_time:
@@ -124,7 +121,7 @@ class Verifier:
         return list(islice(made, max(1, min(number, self._wanted - done))))
 
     def _drop_finalists(self, draws: Sequence[Draw]) -> None:
-        """Run the trials that may be reported next on draws on which others fell, until none of them falls."""
+        """Run the trials that may be reported next on draws on which others failed, until none of them fails."""
         tried: set[Configuration] = set()
         while others := {
             trial.configuration: trial
@@ -135,7 +132,7 @@ class Verifier:
             self._run(list(others.values()), draws, keeps_fallen_alone=True)
 
     def _run(self, trials: Sequence[Trial], draws: Sequence[Draw], *, keeps_fallen_alone: bool = False) -> list[Draw]:
-        """Run trials on draws and keep what they become; return the draws on which one of them fell."""
+        """Run trials on draws and keep the resulting trials; return the draws on which one of them failed."""
         objective, before_s, found = self._session.objective, self._session.verifying.seconds, _Found()
         with self._session.verifying:
             run_on(found, self._session.evaluator, [trial.configuration for trial in trials], draws)
@@ -147,7 +144,7 @@ class Verifier:
         if found.lost:
             self._session.warn(f"{len(found.lost)} configurations could not be verified: their worker was lost")
             self._lost.update(found.lost)
-        if len(self._unmade) >= LEAST_INPUTS and not found.trials:  # further inputs are no more likely to be made
+        if len(self._unmade) >= LEAST_INPUTS and not found.trials:  # further inputs would fail, too
             self._lost.update(trial.configuration for trial in trials)
         fallen: dict[Draw, None] = {}
         for trial in trials:
@@ -175,7 +172,7 @@ def run_on(
     draws: Sequence[Draw],
     on_input: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run configurations on draws of the inputs, up to the first status of :data:`_ENDING`, and add what is found."""
+    """Add results of configurations on draws of the inputs to ``found``, up to the first status of :data:`_ENDING`."""
     for first in range(0, len(draws), _BATCH):
         batch = draws[first : first + _BATCH]
         answer = evaluator.run_on_draws(configurations, batch)
@@ -187,12 +184,9 @@ def run_on(
         if all(trial.status is Status.OK for trial in answer.trials) and len(answer.unmade) < len(batch):
             ran = {trial.configuration for trial in answer.trials}
             found.lost.extend(configuration for configuration in configurations if configuration not in ran)
-        # The others have their turn in the next request.
+        # Other configurations are in the next request.
         if found.lost or any(trial.status in _ENDING for trial in answer.trials):
             break
-
-
-# -- of a run file ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +194,7 @@ class Case:
     """A configuration on unseen inputs of one size."""
 
     sizes: Mapping[str, int]
-    verified: Verified  #: the result, with that of earlier sessions where both count together
+    verified: Verified  #: the result, with that of earlier sessions under the same conditions
     worst: Draw | None  #: the input of the largest error in this session
     failures: Mapping[str, int]  #: inputs without usable numbers by status; they break every limit
     unmade: tuple[str, ...]  #: why inputs could not be made, each reason once
@@ -227,7 +221,7 @@ class Verification:
     trial: Trial
     cases: tuple[Case, ...]  #: one for each of the sizes
     is_kept: bool  #: whether the run file has the result at its own sizes
-    is_of_another: bool  #: whether definition or template of the kernel have changed since the run
+    is_of_another: bool  #: whether the definition or template of the kernel has changed since the run
     wall_s: float
 
     @property
@@ -236,14 +230,14 @@ class Verification:
         return not any(case.verified.violations for case in self.cases)
 
     def words(self, case: Case) -> str:
-        """Return what a case means, in words; empty where no input could be made."""
+        """Return the result of a case in words; empty where no input could be made."""
         if not case.verified.inputs:
             return ""
         text = case.verified.words(limit_of(self.run.info.objective))
         return f"another definition than the run's: {text}" if self.is_of_another else text
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document ``mptune verify --json`` prints."""
+        """Return the document that ``mptune verify --json`` prints."""
         info = self.run.info
         return json_document(
             {name: getattr(info, name) for name in ("kernel", "backend", "device", "metric", "seed")}
@@ -271,17 +265,15 @@ def verify(
 ) -> Verification:
     """Run a trial of a run on inputs that the search has not used.
 
-    They continue where the run's own verification, or the last call, ended. The result at the run's own sizes is kept
-    in the run file.
+    The inputs follow those of the run's own verification and of earlier calls. The run file keeps the result at the
+    run's own sizes.
 
     Args:
         run_file: the run.
-        kernel: its kernel or application, unless it is a bundled one: that itself, a definition file or the folder that
-            holds it.
-        configuration: that of a trial of the run; by default of the best.
+        kernel: the kernel or application, its definition file or the folder of that; not needed for a bundled one.
+        configuration: configuration of a trial of the run; by default of the best.
         inputs: number of inputs for each of the sizes.
-        sizes: sizes to verify at: a preset's name, or numbers by name, beside which the run's hold. By default the
-            run's own.
+        sizes: sizes to verify at: presets' names, or some numbers by name; by default the run's own.
         on_input: called after each input.
         on_warning: called with each difference from the conditions of the run; by default a warning.
     """
@@ -318,10 +310,10 @@ def verify(
                     why_not.append(str(error))
                 if why_not:
                     on_warning(f"the result is not kept in {run_file}: {'; '.join(why_not)}")
-            # Inputs of the same number are others at other sizes.
+            # The inputs of a number depend on the sizes.
             first = next_unseen(trial) if place == own else 0
             draws = [Draw(Stream.UNSEEN, number) for number in range(first, first + inputs)]
-            found = _Found()  # is not lost by Ctrl-C
+            found = _Found()  # survives Ctrl-C
             try:
                 run_on(found, evaluator, [configured], draws, on_input)
             except KeyboardInterrupt:
@@ -365,9 +357,6 @@ def _case(run: Run, sizes: Sizes, ran: _ByDraw, unmade: Mapping[Draw, str], befo
     )
 
 
-# -- measuring as a run did ------------------------------------------------------------------------
-
-
 def evaluator_of(
     info: RunInfo,
     kernel: Tunable,
@@ -378,8 +367,8 @@ def evaluator_of(
     draws: int = 1,
     compilers: int = 0,
 ) -> DeviceEvaluator:
-    """Return an evaluator that measures as a trial of a run was, on this machine; with errors on so many draws."""
-    # Values of a file are rendered only if the kernel declares them.
+    """Return an evaluator that measures on this machine as a run measured a trial, with errors on ``draws`` draws."""
+    # Only values that the kernel declares are rendered.
     if trial.configuration not in whole_space(kernel, sizes):
         raise MptuneError(f"{trial.configuration} is no valid configuration of {kernel.called} at {sizes}")
     make_ready(kernel, sizes, on_progress=on_warning)
@@ -400,7 +389,7 @@ def evaluator_of(
 
 
 def changed_conditions(info: RunInfo, kernel: Tunable, evaluator: DeviceEvaluator, trial: Trial) -> tuple[str, ...]:
-    """Return what differs now from the conditions a trial of a run was measured under, each thing in a few words."""
+    """Return the measuring conditions of a trial that have changed since the run, a few words each."""
     ready = evaluator.start()
     now = dataclasses.replace(info, device=ready.device.name, compiler=ready.identity, data_key=ready.data_key)
     if changes := now.changes_since(info):

@@ -40,7 +40,7 @@ def test_a_run_starts_from_earlier_ones_and_keeps_them_when_it_is_resumed(
     assert "earlier.db" in mptune("show", path).out
     (tmp_path / "earlier.db").unlink()
     gone = mptune(*TUNE, "--budget", 6, "--output", path, "--resume")
-    assert "earlier.db of the run is not there any more: the search goes on without it" in gone.err
+    assert "earlier.db of the run no longer exists: the search continues without it" in gone.err
     (tmp_path / "damaged.db").write_bytes(path.read_bytes()[:3000])
     (tmp_path / "empty.db").touch()
     everything = mptune(*TUNE, "--from-all", "--budget", 4, "--output", tmp_path / "third.db", "--json")
@@ -99,7 +99,7 @@ def test_recordings_that_are_no_source(mptune: Call, run_file: Path, tmp_path: P
     before = run_file.read_bytes()
     for source, message in (
         (tmp_path / "seconds.json", "seconds.json has time_ms in s, the search has it in ms"),
-        (tmp_path / "failed.json", "failed.json: none of its 8 trials ran, so that it says nothing of times"),
+        (tmp_path / "failed.json", "failed.json: none of its 8 trials ran, so their times are unknown"),
         (tmp_path / "newer.db", r"newer.db has format 99 and this mptune reads \d+: upgrade mptune"),
         (tmp_path / "empty.db", "empty.db: the file is empty"),
         (tmp_path, "is a folder: expected a run file or a recorded space .*--from-all"),

@@ -129,6 +129,6 @@ def test_auto_looks_at_the_sizes_and_the_declared_work(
 def test_on_where_nothing_is_known_of_the_cache_is_told_of(tmp_path: Any) -> None:
     sizes = KERNEL.resolve_sizes()
     data = DataManager(KERNEL, sizes, cache_dir=tmp_path)
-    with pytest.raises(MptuneError, match=r"how large the last-level cache of .* is not known"):
+    with pytest.raises(MptuneError, match=r"the size of the last-level cache of .* is unknown"):
         wants_flush(TimingPlan(flush_cache="on"), Cached(0), KERNEL, sizes, data)
     assert not wants_flush(TimingPlan(), Cached(0), KERNEL, sizes, data)
