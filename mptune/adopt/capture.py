@@ -256,7 +256,7 @@ class Capture:
             return cls(
                 folder,
                 tuple(said["arguments"]),
-                tuple(map(_operation, said["operations"])),
+                tuple(map(operation, said["operations"])),
                 sequence,
                 said["output"],
                 said["check"],
@@ -798,7 +798,7 @@ def _lines(record: Path) -> list[dict[str, Any]]:
 def _read(record: Path) -> tuple[tuple[Operation, ...], NDArray[np.uint32]]:
     import numpy as np
 
-    return tuple(map(_operation, _lines(record))), np.fromfile(record / "sequence.bin", np.uint32)
+    return tuple(map(operation, _lines(record))), np.fromfile(record / "sequence.bin", np.uint32)
 
 
 def _data(record: Path) -> dict[int, NDArray[np.uint8]]:
@@ -811,7 +811,8 @@ def _data(record: Path) -> dict[int, NDArray[np.uint8]]:
     return {key: data[p["offset"] : p["offset"] + p["bytes"]] for key, p in enumerate(places)}
 
 
-def _operation(said: Mapping[str, Any]) -> Operation:
+def operation(said: Mapping[str, Any]) -> Operation:
+    """Return an operation as the recorder tells it."""
     kind = said["op"]
     if kind == "allocate":
         return Allocation(said["id"], said["bytes"], said["kind"], said["name"])

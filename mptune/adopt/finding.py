@@ -83,6 +83,7 @@ def find(
     draws: Draws | None = None,
     *,
     zeroed: bool = False,
+    is_live: bool = False,
 ) -> Findings:
     """Find out what a definition of a program is made of; see :func:`mptune.adopt.writing.write` for the arguments.
 
@@ -140,9 +141,12 @@ def find(
         has_draws=draws.of == "numbers",
         varied=[*map(table_of, floating)] if draws.of == "constants" else (),
     )
-    buffers = _with_fields(known, _moved(buffers, replayed.places))
+    if is_live:
+        buffers = [dataclasses.replace(buffer, initial=None) for buffer in buffers]
+    else:
+        buffers = _with_fields(known, _moved(buffers, replayed.places))
     finite = {} if known.numbers.is_draft else dict(_finite(known, buffers))
-    if zeroed:
+    if zeroed and not is_live:
         buffers = _zeroed(known, buffers)
     labels = {each.kernel.label for each in launched}
     return Findings(
@@ -168,6 +172,7 @@ def find(
         constants=tuple(floating),
         notes=tuple(known.notes),
         layout=_layout(buffers, progress, kernels, known.numbers, [*replayed.lines, *finite, *not_finite]),
+        is_live=is_live,
     )
 
 

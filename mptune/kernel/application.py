@@ -22,6 +22,7 @@ from mptune.space.search_space import SearchSpace
 
 #: What a run of the steps offers by these names.
 TAKEN: Final = ("read", "write", "copy", "swap", "fill")
+TIMED: Final = ("steps", "launches")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True, init=False)
@@ -50,6 +51,7 @@ class Application(Tunable):
         signature: kernels' own parameters that can change results, besides precisions, policies and shared ones.
         instrumented: as :class:`~mptune.Kernel` takes it.
         description: one line for ``mptune list``.
+        timed: "steps": a run takes what the clock says of all of them; "launches": the sum of its launches' times.
         path: the definition file; set by the loader.
         over: as :class:`~mptune.Kernel` takes it.
         reduce: as :class:`~mptune.Kernel` takes it.
@@ -64,6 +66,7 @@ class Application(Tunable):
 
     kernels: Mapping[str, Kernel]
     steps: Callable[..., None]
+    timed: str
     #: Parameters that are no kernel's.
     shared: Sequence[Parameter]
     constraints: Sequence[Constraint]
@@ -86,12 +89,15 @@ class Application(Tunable):
         signature: Sequence[str] = (),
         instrumented: bool = False,
         description: str = "",
+        timed: str = "steps",
         path: Path | None = None,
         over: Over | None = None,
         reduce: Reduce = "max",
     ) -> None:
         given = {key: value for key, value in locals().items() if key != "self"}
         kernels, buffers, shared, outputs = (listed(each) for each in (kernels, buffers, shared, outputs))
+        if timed not in TIMED:
+            raise UnknownNameError(f"timed= of application {name}:", timed, TIMED)
         if not all(isinstance(kernel, Kernel) for kernel in kernels):
             shown = reprlib.repr(list(kernels))
             raise KernelError(f"application {name}: kernels= is a list of Kernel(...), not {shown}")
@@ -122,6 +128,7 @@ class Application(Tunable):
             path=path,
             kernels=NamedValues(by_name),
             steps=steps,
+            timed=timed,
             shared=shared,
             constraints=listed(constraints),
             _made_from=NamedValues(given),
