@@ -121,6 +121,7 @@ class Copy:
         bytes: how many.
         contents: the key of what was copied; None if it was not kept.
         digest: of what came to the host, the same for the same bytes; "" otherwise.
+        host: the number of the place on the host that it came to, in the order of their first copies; -1 otherwise.
     """
 
     kind: str
@@ -129,6 +130,7 @@ class Copy:
     bytes: int
     contents: int | None
     digest: str
+    host: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -822,7 +824,9 @@ def operation(said: Mapping[str, Any]) -> Operation:
         return Fill(Place(*said["to"]), said["byte"], said["bytes"])
     if kind == "copy":
         target, source = (Place(*said[side]) if said[side] is not None else None for side in ("to", "from"))
-        return Copy(said["kind"], target, source, said["bytes"], said["contents"], said.get("digest", ""))
+        return Copy(
+            said["kind"], target, source, said["bytes"], said["contents"], said.get("digest", ""), said.get("host", -1)
+        )
     return Launch(
         said["kernel"],
         tuple(said["types"]),

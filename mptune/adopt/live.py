@@ -14,10 +14,10 @@ import socket
 import struct
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,6 +117,8 @@ class Live:
             )
             for where, each in said["launches"].items()
         }
+        #: By output, its parts: the place on the host, and the element where it begins.
+        self._answers: Mapping[str, list[tuple[int, int]]] = said["answers"]
         self._by = said["by"]
 
     def __call__(self, run: Steps, size: Mapping[str, int]) -> None:
@@ -149,9 +151,10 @@ class Live:
                         stderr=subprocess.STDOUT,
                         pass_fds=[theirs.fileno()],
                     )
-                with child, ours.makefile("rb", buffering=1 << 20) as stream:
+                with child, cast(BinaryIO, ours.makefile("rb", buffering=1 << 20)) as stream:
                     for told in _operations(stream):
                         turn.do(told, stream, ours)
+                    turn.end(self._answers)
                     code = child.wait()
             # By its exit code a program says that its own check failed, which is one of its own data.
             if code < 0 or (code > 0 and turn.is_of_own_data):
@@ -182,6 +185,8 @@ class _Turn:
         #: How many copies came to the device before the first result went to the host.
         self._given = 0
         self._has_answered = False
+        #: What came last to each place on the host.
+        self._on_host: dict[int, NDArray[Any]] = {}
         #: What a call is given, by the identity of a launch that comes again.
         self._calls: dict[int, tuple[Launched, dict[str, Any]]] = {}
 
@@ -199,7 +204,9 @@ class _Turn:
                 self._to_device(id, offset, _read(stream, told.bytes))
             case Copy(kind="to_host", source=Place(id, offset)):
                 self._has_answered = True
-                connection.sendall(self._to_host(id, offset, told.bytes).tobytes())
+                values = self._to_host(id, offset, told.bytes)
+                self._on_host[told.host] = values
+                connection.sendall(values.tobytes())
             case Copy(kind="on_device", target=Place(to, start), source=Place(id, offset)):
                 self._write(to, start, self._to_host(id, offset, told.bytes).view(np.uint8))
             case Fill(target=Place(id, offset)):
@@ -210,6 +217,15 @@ class _Turn:
                 self._others[id] = np.zeros(size, np.uint8)
             case Release(id):
                 self._others.pop(id, None)
+
+    def end(self, answers: Mapping[str, Sequence[tuple[int, int]]]) -> None:
+        """Write to each output what came to the host last of what it is: programs swap memory."""
+        for name, parts in answers.items():
+            kind = next(kind for buffer, kind in self._buffers.values() if buffer == name)
+            for host, start in parts:
+                if (values := self._on_host.get(host)) is not None:
+                    whole = values.view(np.uint8)[: values.nbytes // kind.itemsize * kind.itemsize]
+                    self._run.write(name, whole.view(kind), start=start)
 
     def _launch(self, launch: Launch) -> None:
         if id(launch) not in self._calls:

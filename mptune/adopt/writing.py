@@ -146,6 +146,15 @@ def _live(found: Findings, capture: Capture) -> dict[str, Any]:
         "buffers": {each.allocation: [each.name, each.stored.str] for each in found.buffers},
         "constants": {id: [size, kind] for id, (_, size, kind) in constants.items()},
         "launches": launches,
+        "answers": {
+            buffer.name: [
+                [copy.host, copy.source.offset // buffer.stored.itemsize]
+                for copy in capture.outputs
+                if copy.source is not None and copy.source.allocation == buffer.allocation
+            ]
+            for buffer in found.buffers
+            if buffer.is_output
+        },
     }
 
 

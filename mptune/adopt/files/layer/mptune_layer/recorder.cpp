@@ -450,9 +450,9 @@ void see_elements(const argument& a) {
 }
 
 void note_copy(const char* kind, const std::string& to, const std::string& from, size_t bytes, const std::string& key,
-               const std::string& digest = "") {
+               const std::string& more = "") {
     record().note(text("{\"op\": \"copy\", \"kind\": \"%s\", \"to\": %s, \"from\": %s, \"bytes\": %zu, \"contents\": %s%s}", kind,
-                       to.c_str(), from.c_str(), bytes, key.c_str(), digest.c_str()));
+                       to.c_str(), from.c_str(), bytes, key.c_str(), more.c_str()));
 }
 
 // What the host gave the device: at a place there, from where it can be read.
@@ -464,18 +464,25 @@ void note_copy_to_device(const allocation& target, const void* to, const void* c
     if (r.is_live()) r.tell(content, bytes);
 }
 
+// The number of a place in the host's memory that something is copied to: in the order in which they come.
+unsigned host_place(const void* to, size_t bytes) {
+    static auto* const known = new std::map<std::pair<const void*, size_t>, unsigned>;
+    return known->try_emplace({to, bytes}, static_cast<unsigned>(known->size())).first->second;
+}
+
 // What the host took back.
 void note_copy_to_host(const allocation& source, const void* from, void* content, size_t bytes) {
     recorder& r = record();
     if (!r.is_on()) return;
+    const std::string host = text(", \"host\": %u", host_place(content, bytes));
     if (r.is_live()) {
-        note_copy("to_host", "null", place(source, from), bytes, "null");
+        note_copy("to_host", "null", place(source, from), bytes, "null", host);
         r.ask(content, bytes);
         return;
     }
     const std::string key = r.wants() ? r.keep(bytes, 4, [=] { return content; }) : "null";
     const std::string digest = text(", \"digest\": \"%016llx\"", digest_of_fields(source, from, content, bytes));
-    note_copy("to_host", "null", place(source, from), bytes, key, digest);
+    note_copy("to_host", "null", place(source, from), bytes, key, host + digest);
 }
 
 void note_copy_on_device(const allocation& target, const void* to, const allocation& source, const void* from, size_t bytes) {
