@@ -25,9 +25,9 @@ from mptune import __version__
 from mptune.accuracy.metrics import resolve
 from mptune.adopt.apart import InstrumentApart, answer, has_fresh_answer
 from mptune.adopt.capture import Capture, CheckFailedError, capture, plain_name, told_apart
-from mptune.adopt.caveats import given_after_results, listed
+from mptune.adopt.caveats import listed
 from mptune.adopt.classes import TypeClass, TypeClasses
-from mptune.adopt.finding import OFFERED
+from mptune.adopt.finding import OFFERED, early_looks
 from mptune.adopt.findings import SIGNED, UNSIGNED, Draws, over_each
 from mptune.adopt.grouping import group, sensitivities
 from mptune.adopt.launched import classes_in, needed
@@ -216,7 +216,7 @@ def _adopted(
             (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
             return document
 
-        if not refused and given_after_results(captured, made.found) and can_be_live(made.found):
+        if not refused and early_looks(captured) and can_be_live(made.found):
             on_progress("running the program itself with kernels of the definition")
             live = written(made.found.draws, classes, zeroed, is_live=True)
             documented(live)

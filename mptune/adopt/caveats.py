@@ -45,7 +45,14 @@ def caveats(capture: Capture, found: Findings) -> Iterator[str]:
             f"({listed(earlier)}) only emit --into compares"
         )
 
-    if given := given_after_results(capture, found):
+    def numbers(index: int) -> Iterator[tuple[str, float]]:
+        kernel, launch = found.launch_at[index]
+        for parameter, value in zip(found.kernels[kernel].launched.parameters, launch.arguments, strict=True):
+            if isinstance(value, float):
+                yield f"{parameter.name} of {kernel}", value
+
+    given = after_results(capture, numbers, lambda number: names.get(number, capture.allocations[number].name))
+    if given := tuple(filter(None, given)):
         yield (
             f"errors may be far larger: the host gives the device {listed(given)} after it could see results, and "
             "where it computes that from them, each run here has it as in the program's own types; only emit --into "
@@ -59,20 +66,6 @@ def caveats(capture: Capture, found: Findings) -> Iterator[str]:
     )
     if same and found.draws.of != "nothing":
         yield f"errors on other data are not known of {listed(same)}: it is the same in every draw"
-
-
-def given_after_results(capture: Capture, found: Findings) -> tuple[str, ...]:
-    """Return what the host gives the device after it could see results, from which it may have computed that."""
-    names = {buffer.allocation: buffer.name for buffer in found.buffers if buffer.field_of is None}
-
-    def numbers(index: int) -> Iterator[tuple[str, float]]:
-        kernel, launch = found.launch_at[index]
-        for parameter, value in zip(found.kernels[kernel].launched.parameters, launch.arguments, strict=True):
-            if isinstance(value, float):
-                yield f"{parameter.name} of {kernel}", value
-
-    given = after_results(capture, numbers, lambda number: names.get(number, capture.allocations[number].name))
-    return tuple(filter(None, given))
 
 
 def listed(names: Sequence[str]) -> str:

@@ -715,15 +715,25 @@ def _may_swap(buffers: Iterable[AdoptedBuffer]) -> Callable[[str, str], bool]:
 def _looked_at(known: _Known) -> list[int]:
     """Return the operations until the last result was copied back."""
     sequence: list[int] = known.capture.sequence.tolist()
-    operations = list(known.capture.operations())
-    launches = [place for place, each in enumerate(operations) if isinstance(each, Launch)]
-    looks = [place for place, each in enumerate(operations) if isinstance(each, Copy) and each.kind == "to_host"]
-    if early := sum(place < launches[-1] for place in looks):
+    launches, looks = _launches_and_looks(known.capture)
+    if early := early_looks(known.capture):
         known.notes.append(
             f"the program looks at results {early} time{'s' * (early > 1)} before its last launch: if it decides by "
             "them what to launch, the steps launch what it did in this run"
         )
     return sequence[: max(looks or launches) + 1]
+
+
+def early_looks(capture: Capture) -> int:
+    """Return how often a program copied results to the host before its last launch, which may depend on them."""
+    launches, looks = _launches_and_looks(capture)
+    return sum(place < launches[-1] for place in looks)
+
+
+def _launches_and_looks(capture: Capture) -> tuple[list[int], list[int]]:
+    operations = list(capture.operations())
+    looks = [place for place, each in enumerate(operations) if isinstance(each, Copy) and each.kind == "to_host"]
+    return [place for place, each in enumerate(operations) if isinstance(each, Launch)], looks
 
 
 class _Steps:

@@ -117,8 +117,8 @@ class Live:
             )
             for where, each in said["launches"].items()
         }
-        #: By output, its parts: the place on the host, and the element where it begins.
-        self._answers: Mapping[str, list[tuple[int, int]]] = said["answers"]
+        #: By output, its parts: where they are on the host at the end, and where in memory they begin, in bytes.
+        self._answers: Mapping[str, list[tuple[int, int, int]]] = said["answers"]
         self._by = said["by"]
 
     def __call__(self, run: Steps, size: Mapping[str, int]) -> None:
@@ -185,8 +185,9 @@ class _Turn:
         #: How many copies came to the device before the first result went to the host.
         self._given = 0
         self._has_answered = False
-        #: What came last to each place on the host.
+        #: What came last to each place on the host, and from each place in memory.
         self._on_host: dict[int, NDArray[Any]] = {}
+        self._from: dict[tuple[int, int], NDArray[Any]] = {}
         #: What a call is given, by the identity of a launch that comes again.
         self._calls: dict[int, tuple[Launched, dict[str, Any]]] = {}
 
@@ -205,7 +206,7 @@ class _Turn:
             case Copy(kind="to_host", source=Place(id, offset)):
                 self._has_answered = True
                 values = self._to_host(id, offset, told.bytes)
-                self._on_host[told.host] = values
+                self._on_host[told.host] = self._from[id, offset] = values
                 connection.sendall(values.tobytes())
             case Copy(kind="on_device", target=Place(to, start), source=Place(id, offset)):
                 self._write(to, start, self._to_host(id, offset, told.bytes).view(np.uint8))
@@ -218,14 +219,18 @@ class _Turn:
             case Release(id):
                 self._others.pop(id, None)
 
-    def end(self, answers: Mapping[str, Sequence[tuple[int, int]]]) -> None:
-        """Write to each output what came to the host last of what it is: programs swap memory."""
+    def end(self, answers: Mapping[str, Sequence[tuple[int, int, int]]]) -> None:
+        """Write to each output what of it came to the host last, by the place there: programs swap memory.
+
+        Where the host has something else there at the end, it is what came last from the output's own memory.
+        """
         for name, parts in answers.items():
-            kind = next(kind for buffer, kind in self._buffers.values() if buffer == name)
-            for host, start in parts:
-                if (values := self._on_host.get(host)) is not None:
+            for host, id, offset in parts:
+                kind = self._buffers[id][1]
+                values = self._from.get((id, offset)) if host < 0 else self._on_host.get(host)
+                if values is not None:
                     whole = values.view(np.uint8)[: values.nbytes // kind.itemsize * kind.itemsize]
-                    self._run.write(name, whole.view(kind), start=start)
+                    self._run.write(name, whole.view(kind), start=offset // kind.itemsize)
 
     def _launch(self, launch: Launch) -> None:
         if id(launch) not in self._calls:

@@ -20,11 +20,11 @@ from typing import Any, Final
 import numpy as np
 
 from mptune.accuracy.metrics import resolve
-from mptune.adopt.capture import Capture, Launch
+from mptune.adopt.capture import Capture, Copy, Launch
 from mptune.adopt.caveats import caveats, listed
 from mptune.adopt.classes import TypeClasses
 from mptune.adopt.finding import find
-from mptune.adopt.findings import UNSIGNED, AdoptedKernel, Draws, Findings, over_each, record_of
+from mptune.adopt.findings import UNSIGNED, AdoptedBuffer, AdoptedKernel, Draws, Findings, over_each, record_of
 from mptune.adopt.launched import INTEGERS, NUMPY, bytes_of
 from mptune.adopt.live import TABLE, geometry_of
 from mptune.adopt.numbers import Numbers
@@ -146,16 +146,18 @@ def _live(found: Findings, capture: Capture) -> dict[str, Any]:
         "buffers": {each.allocation: [each.name, each.stored.str] for each in found.buffers},
         "constants": {id: [size, kind] for id, (_, size, kind) in constants.items()},
         "launches": launches,
-        "answers": {
-            buffer.name: [
-                [copy.host, copy.source.offset // buffer.stored.itemsize]
-                for copy in capture.outputs
-                if copy.source is not None and copy.source.allocation == buffer.allocation
-            ]
-            for buffer in found.buffers
-            if buffer.is_output
-        },
+        "answers": {buffer.name: _answers(buffer, capture) for buffer in found.buffers if buffer.is_output},
     }
+
+
+def _answers(buffer: AdoptedBuffer, capture: Capture) -> list[tuple[int, int, int]]:
+    """Return where parts of an output are on the host at the end, or -1, and where they were in memory."""
+    last = {each.host: each.source for each in capture.operations() if isinstance(each, Copy)}
+    return [
+        (copy.host if last[copy.host] == copy.source else -1, copy.source.allocation, copy.source.offset)
+        for copy in capture.outputs
+        if copy.source is not None and copy.source.allocation == buffer.allocation
+    ]
 
 
 def _passed(kernel: AdoptedKernel) -> Iterator[list[Any]]:

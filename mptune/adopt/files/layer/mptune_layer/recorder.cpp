@@ -464,17 +464,18 @@ void note_copy_to_device(const allocation& target, const void* to, const void* c
     if (r.is_live()) r.tell(content, bytes);
 }
 
-// The number of a place in the host's memory that something is copied to: in the order in which they come.
-unsigned host_place(const void* to, size_t bytes) {
-    static auto* const known = new std::map<std::pair<const void*, size_t>, unsigned>;
-    return known->try_emplace({to, bytes}, static_cast<unsigned>(known->size())).first->second;
+// The number of a place in the host's memory that something is copied to: in the order in which they come; -1 for memory
+// that is the device's, too.
+int host_place(const void* to, size_t bytes, bool is_shared) {
+    static auto* const known = new std::map<std::pair<const void*, size_t>, int>;
+    return is_shared ? -1 : known->try_emplace({to, bytes}, static_cast<int>(known->size())).first->second;
 }
 
 // What the host took back.
 void note_copy_to_host(const allocation& source, const void* from, void* content, size_t bytes) {
     recorder& r = record();
     if (!r.is_on()) return;
-    const std::string host = text(", \"host\": %u", host_place(content, bytes));
+    const std::string host = text(", \"host\": %d", host_place(content, bytes, content == from));
     if (r.is_live()) {
         note_copy("to_host", "null", place(source, from), bytes, "null", host);
         r.ask(content, bytes);
