@@ -114,7 +114,7 @@ def find(
         raise ProgramError(
             "nothing that the program copies back is computed by kernels that are adopted; copy back what these write"
         )
-    progress = _progress(capture, {number: memory[number] for number in results})
+    progress = _progress(capture, {number: memory[number] for number in results}, is_live=is_live)
     results = {number: pieces for number, pieces in results.items() if memory[number].name not in progress}
     buffers = [
         dataclasses.replace(
@@ -592,14 +592,17 @@ def _numbers_in(data: NDArray[np.uint8], type: np.dtype[Any]) -> NDArray[Any]:
     return data[: data.size // type.itemsize * type.itemsize].view(type)
 
 
-def _progress(capture: Capture, outputs: Mapping[int, AdoptedBuffer]) -> tuple[str, ...]:
-    """Return the names of outputs that only say how far a loop has come."""
+def _progress(capture: Capture, outputs: Mapping[int, AdoptedBuffer], *, is_live: bool) -> tuple[str, ...]:
+    """Return the names of outputs that only say how far a loop has come.
+
+    A program that runs itself takes as many turns as it takes, and then all of a residual is another one.
+    """
     answer: dict[str, Turns] = {}
     for number, turns in capture.turns.items():
         if (buffer := outputs.get(number)) is not None:
             data = map(capture.joined, turns)
             answer[buffer.name] = [None if each is None else _numbers_in(each, buffer.stored) for each in data]
-    return came_to_nothing(answer)
+    return came_to_nothing(answer, 1.0) if is_live else came_to_nothing(answer)
 
 
 def _seen(known: _Known, launched: Iterable[LaunchedKernel]) -> set[int]:

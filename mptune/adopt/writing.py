@@ -103,7 +103,7 @@ def write(
         target = sources / file.path.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file.path, target)
-    return Adopted(name, folder, found, () if is_live else tuple(caveats(capture, found)))
+    return Adopted(name, folder, found, tuple(caveats(capture, found)))
 
 
 def _live(found: Findings, capture: Capture) -> dict[str, Any]:
