@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.adopt.capture import Allocation, Copy, Fill, Launch, Operation, Place, Release, Scalar, Structure, operation
-from mptune.adopt.sizes import program_in, with_sizes
+from mptune.adopt.sizes import LIVE, program_in, with_sizes
 from mptune.backends.processes import Child, in_words
 from mptune.errors import KernelError
 from mptune.source.loading import RECORD
@@ -31,8 +31,6 @@ from mptune.source.loading import RECORD
 if TYPE_CHECKING:
     from mptune.measure.program import Steps
 
-#: Beside a definition, how the operations of its program become calls of its kernels.
-TABLE: Final = "live.json"
 _NUMBER: Final = struct.Struct("=I")
 
 
@@ -102,7 +100,7 @@ class Live:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        said = json.loads((folder / TABLE).read_text(encoding="utf-8"))
+        said = json.loads((folder / LIVE).read_text(encoding="utf-8"))
         #: By allocation: the name of the buffer, or of the variable in the device's memory, and the program's own type.
         self._buffers = {int(id): (name, np.dtype(kind)) for id, (name, kind) in said["buffers"].items()}
         self._constants = {int(id): np.zeros(size, kind) for id, (size, kind) in said["constants"].items()}

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from mptune.adopt.reading import Program
     from mptune.adopt.running import Built
 
+#: Beside a definition whose steps are the program itself, how the operations of that become calls of its kernels.
+LIVE: Final = "live.json"
 #: The same of a folder with what a run at other sizes has left.
 RUN: Final = "run.json"
 #: How long it may take to find the sizes of a program, and each run for that, which may take as often its own.
@@ -292,6 +294,8 @@ def run_at(folder: Path, sizes: Mapping[str, int], *, on_progress: Callable[[str
     for size, value in sizes.items():
         if value != own.get(size) and size not in positions:
             raise KernelError(f"size {size} of {name} is {own.get(size)} in the program itself; {_can_be_set(record)}")
+    if (folder / LIVE).is_file():
+        return
     target = folder / "_".join(f"{size}{value}" for size, value in sizes.items())
     sources = {
         str(path.relative_to(folder)): _digest(path)

@@ -26,10 +26,11 @@ from mptune.adopt.classes import TypeClasses
 from mptune.adopt.finding import find
 from mptune.adopt.findings import UNSIGNED, AdoptedBuffer, AdoptedKernel, Draws, Findings, over_each, record_of
 from mptune.adopt.launched import INTEGERS, NUMPY, bytes_of
-from mptune.adopt.live import TABLE, geometry_of
+from mptune.adopt.live import geometry_of
 from mptune.adopt.numbers import Numbers
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Program
+from mptune.adopt.sizes import LIVE
 from mptune.adopt.template import layout_of
 
 _WIDTH: Final = 110
@@ -88,11 +89,11 @@ def write(
     texts = {f"{kernel}.cu.j2": each.template.text for kernel, each in found.kernels.items()}
     texts[f"{name}.py"] = _definition(name, found, program, capture.arguments, metric)
     if is_live:
-        texts[TABLE] = json.dumps(_live(found, capture), indent=2) + "\n"
+        texts[LIVE] = json.dumps(_live(found, capture), indent=2) + "\n"
     folder.mkdir(parents=True, exist_ok=True)
     for name_of_file, text in texts.items():
         (folder / name_of_file).write_text(text, encoding="utf-8")
-    for data in ("inputs.npz", "steps.npz"):
+    for data in ("inputs.npz", "steps.npz", *(() if is_live else (LIVE,))):
         (folder / data).unlink(missing_ok=True)
     if not is_live:
         save_data(found, folder)
