@@ -39,7 +39,7 @@ from mptune.adopt.reading import NESTED, Program, own_files, paddings, read
 from mptune.adopt.running import Built, TooLongError, build, run
 from mptune.adopt.sizes import RUN, FoundSizes, find_sizes, hashed, not_given
 from mptune.adopt.template import KEEPS_UNSIGNED
-from mptune.adopt.writing import Adopted, can_be_live, name_of, write
+from mptune.adopt.writing import Adopted, name_of, write
 from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError
 from mptune.source.loading import RECORD
 
@@ -216,7 +216,7 @@ def _adopted(
             (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
             return document
 
-        if not refused and early_looks(captured) and can_be_live(made.found):
+        if not refused and early_looks(captured) and not made.found.left_out:
             on_progress("running the program itself with kernels of the definition")
             live = written(made.found.draws, classes, zeroed, is_live=True)
             documented(live)

@@ -143,8 +143,7 @@ def find(
     )
     if is_live:
         buffers = [dataclasses.replace(buffer, initial=None) for buffer in buffers]
-    else:
-        buffers = _with_fields(known, _moved(buffers, replayed.places))
+    buffers = _with_fields(known, buffers if is_live else _moved(buffers, replayed.places))
     finite = {} if known.numbers.is_draft else dict(_finite(known, buffers))
     if zeroed and not is_live:
         buffers = _zeroed(known, buffers)

@@ -104,6 +104,8 @@ class Live:
         #: By allocation: the name of the buffer, or of the variable in the device's memory, and the program's own type.
         self._buffers = {int(id): (name, np.dtype(kind)) for id, (name, kind) in said["buffers"].items()}
         self._constants = {int(id): np.zeros(size, kind) for id, (size, kind) in said["constants"].items()}
+        #: The types of structs in memory, by allocation.
+        self._records = {int(id): np.dtype(record) for id, record in said["records"].items()}
         self._launched = {
             where: Launched(
                 each["kernel"],
@@ -116,7 +118,8 @@ class Live:
             for where, each in said["launches"].items()
         }
         #: By output, its parts: where they are on the host at the end, and where in memory they begin, in bytes.
-        self._answers: Mapping[str, list[tuple[int, int, int]]] = said["answers"]
+        #: Of structs a field.
+        self._answers: Mapping[str, list[tuple[int, int, int, str]]] = said["answers"]
         self._by = said["by"]
 
     def __call__(self, run: Steps, size: Mapping[str, int]) -> None:
@@ -125,7 +128,8 @@ class Live:
         given, positions = record["program"], record["size_arguments"]
         arguments = with_sizes(given["arguments"], {place: size[name] for name, place in positions.items()})
         is_own_size = dict(size) == record["sizes"]
-        turn = _Turn(run, self._buffers, self._constants, self._launched, self._by, is_own_size=is_own_size)
+        kinds = self._buffers, self._constants, self._records
+        turn = _Turn(run, *kinds, self._launched, self._by, is_own_size=is_own_size)
         with tempfile.TemporaryDirectory(prefix="mptune-") as name:
             work = Path(name)
             program, (ours, theirs) = work / "program", socket.socketpair()
@@ -169,12 +173,14 @@ class _Turn:
         run: Steps,
         buffers: Mapping[int, tuple[str, np.dtype[Any]]],
         constants: Mapping[int, NDArray[Any]],
+        records: Mapping[int, np.dtype[Any]],
         launched: Mapping[str, Launched],
         by: float,
         *,
         is_own_size: bool,
     ) -> None:
         self._run, self._buffers, self._launched, self._by = run, buffers, launched, by
+        self._records = records
         self._is_own_size = is_own_size
         #: Memory that no kernel is given, by allocation.
         self._others: dict[int, NDArray[np.uint8]] = {}
@@ -217,18 +223,20 @@ class _Turn:
             case Release(id):
                 self._others.pop(id, None)
 
-    def end(self, answers: Mapping[str, Sequence[tuple[int, int, int]]]) -> None:
+    def end(self, answers: Mapping[str, Sequence[tuple[int, int, int, str]]]) -> None:
         """Write to each output what of it came to the host last, by the place there: programs swap memory.
 
         Where the host has something else there at the end, it is what came last from the output's own memory.
         """
         for name, parts in answers.items():
-            for host, id, offset in parts:
-                kind = self._buffers[id][1]
+            for host, id, offset, field in parts:
+                kind = self._records[id] if field else self._buffers[id][1]
                 values = self._from.get((id, offset)) if host < 0 else self._on_host.get(host)
                 if values is not None:
-                    whole = values.view(np.uint8)[: values.nbytes // kind.itemsize * kind.itemsize]
-                    self._run.write(name, whole.view(kind), start=offset // kind.itemsize)
+                    whole = _whole(values.view(np.uint8), kind)
+                    numbers = np.ascontiguousarray(whole[field] if field else whole)
+                    start = offset // kind.itemsize * (numbers.size // max(whole.size, 1))
+                    self._run.write(name, numbers.reshape(-1), start=start)
 
     def _launch(self, launch: Launch) -> None:
         if id(launch) not in self._calls:
@@ -272,18 +280,21 @@ class _Turn:
 
     def _to_device(self, id: int, offset: int, data: bytes) -> None:
         values = np.frombuffer(data, np.uint8)
-        kind = self._kind(id)
-        if self._draw and not self._has_answered and kind is not None and kind.kind == "f" and self._by:
+        if self._draw and self._by and not self._has_answered:
             # Changed alike in each run of a draw: the n-th copy by the n-th numbers.
             self._given += 1
-            numbers = values[: values.size // kind.itemsize * kind.itemsize].view(kind)
-            values = _changed(np.random.default_rng([self._draw, self._given]), numbers, self._by).view(np.uint8)
+            rng = np.random.default_rng([self._draw, self._given])
+            values = values.copy()
+            whole = _whole(values, self._records.get(id, self._kind(id)))
+            for part in [whole[name] for name in whole.dtype.names] if whole.dtype.names else [whole]:
+                if part.dtype.kind == "f":
+                    part[...] = _changed(rng, part, self._by)
         self._write(id, offset, values)
 
-    def _kind(self, id: int) -> np.dtype[Any] | None:
+    def _kind(self, id: int) -> np.dtype[Any]:
         if id in self._constants:
             return self._constants[id].dtype
-        return self._buffers[id][1] if id in self._buffers else None
+        return self._buffers[id][1] if id in self._buffers else np.dtype(np.uint8)
 
     def _write(self, id: int, offset: int, data: NDArray[np.uint8]) -> None:
         if id not in self._buffers:
@@ -292,8 +303,7 @@ class _Turn:
             held.view(np.uint8)[offset : offset + data.size] = data
         else:
             name, kind = self._buffers[id]
-            whole = data[: data.size // kind.itemsize * kind.itemsize].view(kind)
-            self._run.write(name, whole, start=offset // kind.itemsize)
+            self._run.write(name, _whole(data, kind), start=offset // kind.itemsize)
 
     def _to_host(self, id: int, offset: int, size: int) -> NDArray[Any]:
         if id not in self._buffers:
@@ -312,6 +322,11 @@ def geometry_of(launch: Launch) -> dict[str, int]:
     extents = {"threads": threads, "grid": launch.grid, "block": launch.block}
     named = {f"{what}_{axis}": n for what, found in extents.items() for axis, n in zip("xyz", found, strict=True)}
     return {**named, "shared_bytes": launch.shared_bytes}
+
+
+def _whole(data: NDArray[np.uint8], kind: np.dtype[Any]) -> NDArray[Any]:
+    """Return the numbers or structs that are as a whole in data."""
+    return data[: data.size // kind.itemsize * kind.itemsize].view(kind)
 
 
 def _changed(rng: np.random.Generator, values: NDArray[Any], by: float) -> NDArray[Any]:

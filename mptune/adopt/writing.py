@@ -144,18 +144,24 @@ def _live(found: Findings, capture: Capture) -> dict[str, Any]:
         }
     return {
         "by": found.draws.by if found.draws.of in ("data", "constants") else 0.0,
-        "buffers": {each.allocation: [each.name, each.stored.str] for each in found.buffers},
+        "buffers": {each.allocation: [each.name, each.stored.str] for each in found.buffers if each.field_of is None},
+        "records": {
+            each.allocation: record_of(each.structs)
+            for each in found.buffers
+            if each.structs is not None and each.structs.fields
+        },
         "constants": {id: [size, kind] for id, (_, size, kind) in constants.items()},
         "launches": launches,
         "answers": {buffer.name: _answers(buffer, capture) for buffer in found.buffers if buffer.is_output},
     }
 
 
-def _answers(buffer: AdoptedBuffer, capture: Capture) -> list[tuple[int, int, int]]:
-    """Return where parts of an output are on the host at the end, or -1, and where they were in memory."""
+def _answers(buffer: AdoptedBuffer, capture: Capture) -> list[tuple[int, int, int, str]]:
+    """Return where parts of an output are on the host at the end, or -1, where they were in memory, and which field."""
     last = {each.host: each.source for each in capture.operations() if isinstance(each, Copy)}
+    field = buffer.field_of[1] if buffer.field_of is not None else ""
     return [
-        (copy.host if last[copy.host] == copy.source else -1, copy.source.allocation, copy.source.offset)
+        (copy.host if last[copy.host] == copy.source else -1, copy.source.allocation, copy.source.offset, field)
         for copy in capture.outputs
         if copy.source is not None and copy.source.allocation == buffer.allocation
     ]
@@ -169,12 +175,6 @@ def _passed(kernel: AdoptedKernel) -> Iterator[list[Any]]:
             kind = np.dtype(INTEGERS.get(leaf.element) or NUMPY.get(leaf.element, "u1"))
             type = "" if leaf.is_pointer else f"{kind.kind}{kind.itemsize}"
             yield [leaf.flat, position, offset if parameter.role == "struct" else -1, type]
-
-
-def can_be_live(found: Findings) -> bool:
-    """Whether the steps of a definition can run the program itself: every memory is numbers of one type."""
-    plain = all(buffer.structs is None and buffer.field_of is None for buffer in found.buffers)
-    return plain and not found.left_out
 
 
 def name_of(text: str) -> str:

@@ -25,6 +25,7 @@ PROGRAM = """
 #include <cuda_runtime.h>
 #include <vector>
 
+struct Body { double place; int charge; };
 struct Law { double factor; int shift; };
 __constant__ double table[4];
 
@@ -39,6 +40,10 @@ __global__ void by_law(double* x, Law law, int n) {
 __global__ void by_table(double* x, int n) {
     int i = threadIdx.x + blockDim.x * blockIdx.x;
     if (i < n) x[i] += table[i % 4];
+}
+__global__ void move(Body* bodies, const double* x, double scale, int n) {
+    int i = threadIdx.x + blockDim.x * blockIdx.x;
+    if (i < n) bodies[i].place = bodies[i].place * scale + x[i] * bodies[i].charge;
 }
 int main(int argc, char** argv) {
     const int n = argc > 1 ? atoi(argv[1]) : 500;
@@ -64,6 +69,12 @@ BODIES = {
     "part of a buffer": (
         "double t[3] = {1 / h[0], h[1] / 3, h[2]}; cudaMemcpy(x + 100, t, sizeof t, cudaMemcpyHostToDevice);"
         "step<<<(n + 127) / 128, 128>>>(x, y, 0.75, n); std::swap(x, y);"
+    ),
+    "structs of several types": (
+        "std::vector<Body> b(n); for (int i = 0; i < n; ++i) b[i] = Body{h[i] / 7, i % 3};"
+        "Body* d; cudaMalloc(&d, sizeof(Body) * n); cudaMemcpy(d, b.data(), sizeof(Body) * n, cudaMemcpyHostToDevice);"
+        "move<<<(n + 127) / 128, 128>>>(d, x, 1 / h[0], n);"
+        "cudaMemcpy(b.data(), d, sizeof(Body) * n, cudaMemcpyDeviceToHost);"
     ),
     "a pointer into a buffer": "double s = 1 / h[0]; step<<<1, 128>>>(x + 64, y + 64, s, 128); std::swap(x, y);",
 }
