@@ -108,19 +108,10 @@ def trial(made: tuple[Application, DeviceEvaluator], **types: str) -> Trial:
     return found
 
 
-@pytest.mark.parametrize("way", [*BODIES][:2])
-def test_what_the_host_computes_from_results_is_in_the_error(way: str, tmp_path: Path) -> None:
-    check(way, tmp_path)
-
-
 @pytest.mark.full
-@pytest.mark.parametrize("way", [*BODIES][2:])
-def test_every_way_to_the_device_is_in_the_error(way: str, tmp_path: Path) -> None:
-    check(way, tmp_path)
-
-
-def check(way: str, folder: Path) -> None:
-    with adopted(PROGRAM.replace("BODY", body(way)), folder) as made:
+@pytest.mark.parametrize("way", [*BODIES])
+def test_what_the_host_computes_from_results_is_in_the_error(way: str, tmp_path: Path) -> None:
+    with adopted(PROGRAM.replace("BODY", body(way)), tmp_path) as made:
         wide = trial(made)
         assert wide.status is Status.OK, wide.message
         assert wide.measurement.metrics["error"] < 1e-15
