@@ -27,7 +27,7 @@ from mptune.adopt.apart import InstrumentApart, answer, has_fresh_answer
 from mptune.adopt.capture import Capture, CheckFailedError, capture, plain_name, told_apart
 from mptune.adopt.caveats import listed
 from mptune.adopt.classes import TypeClass, TypeClasses
-from mptune.adopt.finding import OFFERED
+from mptune.adopt.finding import OFFERED, early_looks
 from mptune.adopt.findings import SIGNED, UNSIGNED, Draws, over_each
 from mptune.adopt.grouping import group, sensitivities
 from mptune.adopt.launched import classes_in, needed
@@ -185,13 +185,14 @@ def _adopted(
                 program, classes, parameter_of, built, captured, scratch / "sizes", needed_only=needed_only
             )
 
-        def written(draws: Draws | None, classes: TypeClasses, zeroed: bool) -> Adopted:
+        def written(draws: Draws | None, classes: TypeClasses, zeroed: bool, *, is_live: bool = False) -> Adopted:
             return write(
                 *(program, classes, parameter_of, captured, scratch / folder.name),
                 metric=settings.metric,
                 zeroed=zeroed,
                 numbers=found.numbers,
                 draws=draws,
+                is_live=is_live,
             )
 
         on_progress("comparing it with the program")
@@ -201,14 +202,30 @@ def _adopted(
         seconds = max(captured.seconds, time.monotonic() - comparing if compiled.backend == "cuda" else 0.0)
         on_progress("finding out what fresh inputs can be")
         made = _with_draws(made, functools.partial(written, classes=classes, zeroed=zeroed), settings.vary, seconds)
-        document = _document(made, folder, program, settings, captured, found, check.errors, time.monotonic() - began)
-        document["program"] |= {"device": whole.device, "backend": compiled.backend}
-        document |= {"zeroed": zeroed, "needed_only": needed_only, "draws": dataclasses.asdict(made.found.draws)}
-        document |= {"unvaried": list(made.found.unvaried), "zeros": list(made.found.zeros)}
-        document["notes"] += [*_notes_of_parts(whole, captured, refused), *_notes_of_templates(made)]
-        document["notes"] += [f"trials fail: {check.not_narrower}"] if check.not_narrower else []
-        document["notes"] += [*built.notes, *([compiled.note] if compiled.note else [])]
-        (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        notes = [*_notes_of_parts(whole, captured, refused), *_notes_of_templates(made)]
+        notes += [f"trials fail: {check.not_narrower}"] if check.not_narrower else []
+        notes += [*built.notes, *([compiled.note] if compiled.note else [])]
+        added = {"zeroed": zeroed, "needed_only": needed_only, "draws": dataclasses.asdict(made.found.draws)}
+        added |= {"unvaried": list(made.found.unvaried), "zeros": list(made.found.zeros)}
+
+        def documented(made: Adopted) -> dict[str, Any]:
+            seconds = time.monotonic() - began
+            document = {**_document(made, folder, program, settings, captured, found, check.errors, seconds), **added}
+            document["program"] |= {"device": whole.device, "backend": compiled.backend}
+            document["notes"] += notes
+            (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+            return document
+
+        if not refused and early_looks(captured) and not made.found.left_out:
+            on_progress("running the program itself with kernels of the definition")
+            live = written(made.found.draws, classes, zeroed, is_live=True)
+            documented(live)
+            if why := _compared(program, live, contracts=True).too_far:
+                notes.append(f"errors are those of a copy of what the program launched: {why}")
+                made = written(made.found.draws, classes, zeroed)
+            else:
+                made = live
+        document = documented(made)
         if folder.exists():
             folder.rename(scratch / "before")
         made.folder.rename(folder)

@@ -121,6 +121,7 @@ class Copy:
         bytes: how many.
         contents: the key of what was copied; None if it was not kept.
         digest: of what came to the host, the same for the same bytes; "" otherwise.
+        host: the number of the place on the host that it came to, in the order of their first copies; -1 otherwise.
     """
 
     kind: str
@@ -129,6 +130,7 @@ class Copy:
     bytes: int
     contents: int | None
     digest: str
+    host: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +258,7 @@ class Capture:
             return cls(
                 folder,
                 tuple(said["arguments"]),
-                tuple(map(_operation, said["operations"])),
+                tuple(map(operation, said["operations"])),
                 sequence,
                 said["output"],
                 said["check"],
@@ -798,7 +800,7 @@ def _lines(record: Path) -> list[dict[str, Any]]:
 def _read(record: Path) -> tuple[tuple[Operation, ...], NDArray[np.uint32]]:
     import numpy as np
 
-    return tuple(map(_operation, _lines(record))), np.fromfile(record / "sequence.bin", np.uint32)
+    return tuple(map(operation, _lines(record))), np.fromfile(record / "sequence.bin", np.uint32)
 
 
 def _data(record: Path) -> dict[int, NDArray[np.uint8]]:
@@ -811,7 +813,8 @@ def _data(record: Path) -> dict[int, NDArray[np.uint8]]:
     return {key: data[p["offset"] : p["offset"] + p["bytes"]] for key, p in enumerate(places)}
 
 
-def _operation(said: Mapping[str, Any]) -> Operation:
+def operation(said: Mapping[str, Any]) -> Operation:
+    """Return an operation as the recorder tells it."""
     kind = said["op"]
     if kind == "allocate":
         return Allocation(said["id"], said["bytes"], said["kind"], said["name"])
@@ -821,7 +824,9 @@ def _operation(said: Mapping[str, Any]) -> Operation:
         return Fill(Place(*said["to"]), said["byte"], said["bytes"])
     if kind == "copy":
         target, source = (Place(*said[side]) if said[side] is not None else None for side in ("to", "from"))
-        return Copy(said["kind"], target, source, said["bytes"], said["contents"], said.get("digest", ""))
+        return Copy(
+            said["kind"], target, source, said["bytes"], said["contents"], said.get("digest", ""), said.get("host", -1)
+        )
     return Launch(
         said["kernel"],
         tuple(said["types"]),

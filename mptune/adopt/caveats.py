@@ -52,7 +52,7 @@ def caveats(capture: Capture, found: Findings) -> Iterator[str]:
                 yield f"{parameter.name} of {kernel}", value
 
     given = after_results(capture, numbers, lambda number: names.get(number, capture.allocations[number].name))
-    if given := tuple(filter(None, given)):
+    if (given := tuple(filter(None, given))) and not found.is_live:
         yield (
             f"errors may be far larger: the host gives the device {listed(given)} after it could see results, and "
             "where it computes that from them, each run here has it as in the program's own types; only emit --into "

@@ -83,6 +83,7 @@ def find(
     draws: Draws | None = None,
     *,
     zeroed: bool = False,
+    is_live: bool = False,
 ) -> Findings:
     """Find out what a definition of a program is made of; see :func:`mptune.adopt.writing.write` for the arguments.
 
@@ -113,7 +114,7 @@ def find(
         raise ProgramError(
             "nothing that the program copies back is computed by kernels that are adopted; copy back what these write"
         )
-    progress = _progress(capture, {number: memory[number] for number in results})
+    progress = _progress(capture, {number: memory[number] for number in results}, is_live=is_live)
     results = {number: pieces for number, pieces in results.items() if memory[number].name not in progress}
     buffers = [
         dataclasses.replace(
@@ -140,9 +141,11 @@ def find(
         has_draws=draws.of == "numbers",
         varied=[*map(table_of, floating)] if draws.of == "constants" else (),
     )
-    buffers = _with_fields(known, _moved(buffers, replayed.places))
+    if is_live:
+        buffers = [dataclasses.replace(buffer, initial=None) for buffer in buffers]
+    buffers = _with_fields(known, buffers if is_live else _moved(buffers, replayed.places))
     finite = {} if known.numbers.is_draft else dict(_finite(known, buffers))
-    if zeroed:
+    if zeroed and not is_live:
         buffers = _zeroed(known, buffers)
     labels = {each.kernel.label for each in launched}
     return Findings(
@@ -168,6 +171,7 @@ def find(
         constants=tuple(floating),
         notes=tuple(known.notes),
         layout=_layout(buffers, progress, kernels, known.numbers, [*replayed.lines, *finite, *not_finite]),
+        is_live=is_live,
     )
 
 
@@ -587,14 +591,17 @@ def _numbers_in(data: NDArray[np.uint8], type: np.dtype[Any]) -> NDArray[Any]:
     return data[: data.size // type.itemsize * type.itemsize].view(type)
 
 
-def _progress(capture: Capture, outputs: Mapping[int, AdoptedBuffer]) -> tuple[str, ...]:
-    """Return the names of outputs that only say how far a loop has come."""
+def _progress(capture: Capture, outputs: Mapping[int, AdoptedBuffer], *, is_live: bool) -> tuple[str, ...]:
+    """Return the names of outputs that only say how far a loop has come.
+
+    A program that runs itself takes as many turns as it takes, and then all of a residual is another one.
+    """
     answer: dict[str, Turns] = {}
     for number, turns in capture.turns.items():
         if (buffer := outputs.get(number)) is not None:
             data = map(capture.joined, turns)
             answer[buffer.name] = [None if each is None else _numbers_in(each, buffer.stored) for each in data]
-    return came_to_nothing(answer)
+    return came_to_nothing(answer, 1.0) if is_live else came_to_nothing(answer)
 
 
 def _seen(known: _Known, launched: Iterable[LaunchedKernel]) -> set[int]:
@@ -710,15 +717,25 @@ def _may_swap(buffers: Iterable[AdoptedBuffer]) -> Callable[[str, str], bool]:
 def _looked_at(known: _Known) -> list[int]:
     """Return the operations until the last result was copied back."""
     sequence: list[int] = known.capture.sequence.tolist()
-    operations = list(known.capture.operations())
-    launches = [place for place, each in enumerate(operations) if isinstance(each, Launch)]
-    looks = [place for place, each in enumerate(operations) if isinstance(each, Copy) and each.kind == "to_host"]
-    if early := sum(place < launches[-1] for place in looks):
+    launches, looks = _launches_and_looks(known.capture)
+    if early := early_looks(known.capture):
         known.notes.append(
             f"the program looks at results {early} time{'s' * (early > 1)} before its last launch: if it decides by "
             "them what to launch, the steps launch what it did in this run"
         )
     return sequence[: max(looks or launches) + 1]
+
+
+def early_looks(capture: Capture) -> int:
+    """Return how often a program copied results to the host before its last launch, which may depend on them."""
+    launches, looks = _launches_and_looks(capture)
+    return sum(place < launches[-1] for place in looks)
+
+
+def _launches_and_looks(capture: Capture) -> tuple[list[int], list[int]]:
+    operations = list(capture.operations())
+    looks = [place for place, each in enumerate(operations) if isinstance(each, Copy) and each.kind == "to_host"]
+    return [place for place, each in enumerate(operations) if isinstance(each, Launch)], looks
 
 
 class _Steps:

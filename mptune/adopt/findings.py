@@ -252,6 +252,7 @@ class Findings:
         constants: the variables of the device that the program gives floating-point numbers.
         notes: what a user should know.
         layout: what runs of the program at other sizes have to have in common with this one.
+        is_live: whether the steps run the program itself.
     """
 
     kernels: Mapping[str, AdoptedKernel]
@@ -271,6 +272,7 @@ class Findings:
     constants: tuple[str, ...]
     notes: tuple[str, ...]
     layout: str
+    is_live: bool = False
 
     @property
     def varied(self) -> tuple[str, ...]:

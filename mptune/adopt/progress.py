@@ -19,8 +19,10 @@ _AS_EVER: Final = 2.0
 _FEW: Final = 1 / 16
 
 
-def came_to_nothing(answer: Mapping[str, Turns]) -> tuple[str, ...]:
+def came_to_nothing(answer: Mapping[str, Turns], few: float = _FEW) -> tuple[str, ...]:
     """Return the outputs that say how far a loop has come: few numbers, copied again and again, at last nearly zero.
+
+    Few are at most such a part of the largest output.
 
     What is left of a residual is errors, so that nobody can want it with few digits wrong. Without any other output of
     floating-point numbers, it is one nevertheless.
@@ -30,7 +32,7 @@ def came_to_nothing(answer: Mapping[str, Turns]) -> tuple[str, ...]:
     found: list[str] = []
     for name, turns in answer.items():
         known = [each.astype(np.float64) for each in turns if each is not None]
-        if not known or turns[0] is None or turns[0].dtype.kind in "iu" or turns[0].size > _FEW * most:
+        if not known or turns[0] is None or turns[0].dtype.kind in "iu" or turns[0].size > few * most:
             continue
         with np.errstate(over="ignore"):
             sizes = [float(np.linalg.norm(each)) for each in known]

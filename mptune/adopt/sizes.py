@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from mptune.adopt.reading import Program
     from mptune.adopt.running import Built
 
+#: Beside a definition whose steps are the program itself, how the operations of that become calls of its kernels.
+LIVE: Final = "live.json"
 #: The same of a folder with what a run at other sizes has left.
 RUN: Final = "run.json"
 #: How long it may take to find the sizes of a program, and each run for that, which may take as often its own.
@@ -292,6 +294,8 @@ def run_at(folder: Path, sizes: Mapping[str, int], *, on_progress: Callable[[str
     for size, value in sizes.items():
         if value != own.get(size) and size not in positions:
             raise KernelError(f"size {size} of {name} is {own.get(size)} in the program itself; {_can_be_set(record)}")
+    if (folder / LIVE).is_file():
+        return
     target = folder / "_".join(f"{size}{value}" for size, value in sizes.items())
     sources = {
         str(path.relative_to(folder)): _digest(path)
@@ -315,6 +319,40 @@ def run_at(folder: Path, sizes: Mapping[str, int], *, on_progress: Callable[[str
     on_progress(f"{name} was run with {' '.join(arguments)} in {seconds:.1f} s; what it did is kept in {target}")
 
 
+def program_in(folder: Path, *, on_gpu: bool = True) -> tuple[Program, Built]:
+    """Return the program of an adopted definition, from its folder, and compiled: for a GPU where it was.
+
+    Raises:
+        KernelError: the folder has no record.
+        ProgramError: the program is not what it was, or does not compile.
+    """
+    from mptune.adopt.on_gpu import built_for_gpu
+    from mptune.adopt.parsing import ProgramError
+    from mptune.adopt.phases import files_in_phases
+    from mptune.adopt.reading import read
+    from mptune.adopt.running import build
+    from mptune.adopt.writing import common_folder
+
+    given = _record(folder)["program"]
+    root = common_folder([Path(file) for file in given["files"]])
+
+    def kept(path: str) -> Path:
+        return (
+            folder.resolve() / "program" / Path(path).relative_to(root)
+            if Path(path).is_relative_to(root)
+            else Path(path)
+        )
+
+    sources, includes = ([kept(path) for path in given[what]] for what in ("sources", "includes"))
+    program = read(sources, given["defines"], includes, given["loops"], given["kernels"])
+    if on_gpu and given.get("backend") == "cuda":
+        with contextlib.suppress(BackendUnavailableError, ProgramError):  # it was adopted where there is a GPU
+            return program, built_for_gpu(program)
+    has_loops = bool(program.originals)
+    files = files_in_phases(program)
+    return program, build(program.sources, files, program.defines, program.includes, gives_host_memory=has_loops)
+
+
 def _run_again(
     folder: Path,
     record: Mapping[str, Any],
@@ -328,40 +366,12 @@ def _run_again(
     from mptune.adopt.findings import Draws
     from mptune.adopt.launched import classes_in, needed
     from mptune.adopt.numbers import Numbers
-    from mptune.adopt.on_gpu import built_for_gpu
     from mptune.adopt.parsing import ProgramError
-    from mptune.adopt.phases import files_in_phases
-    from mptune.adopt.reading import read
-    from mptune.adopt.running import build
-    from mptune.adopt.writing import common_folder, save_data
-
-    given = record["program"]
-    root = common_folder([Path(file) for file in given["files"]])
-
-    def kept(path: str) -> Path:
-        return (
-            folder.resolve() / "program" / Path(path).relative_to(root)
-            if Path(path).is_relative_to(root)
-            else Path(path)
-        )
+    from mptune.adopt.writing import save_data
 
     try:
-        program = read(
-            [kept(path) for path in given["sources"]],
-            given["defines"],
-            [kept(path) for path in given["includes"]],
-            given["loops"],
-            given["kernels"],
-        )
-        built = None
-        if given.get("backend") == "cuda":
-            with contextlib.suppress(BackendUnavailableError, ProgramError):  # it was adopted where there is a GPU
-                built = built_for_gpu(program)
-        if built is None:
-            files = files_in_phases(program)
-            has_loops = bool(program.originals)
-            built = build(program.sources, files, program.defines, program.includes, gives_host_memory=has_loops)
-        run_in = Path(given["run_in"])
+        program, built = program_in(folder)
+        run_in = Path(record["program"]["run_in"])
         captured = capture(built, arguments, scratch, run_in=run_in if run_in.is_dir() else None)
         parameter_of = {each: p["name"] for p in record["parameters"] for each in p["classes"]}
         positions = record["size_arguments"]

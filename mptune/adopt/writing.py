@@ -20,14 +20,18 @@ from typing import Any, Final
 import numpy as np
 
 from mptune.accuracy.metrics import resolve
-from mptune.adopt.capture import Capture
+from mptune.adopt.capture import Capture, Copy, Launch
 from mptune.adopt.caveats import caveats, listed
 from mptune.adopt.classes import TypeClasses
 from mptune.adopt.finding import find
-from mptune.adopt.findings import UNSIGNED, AdoptedKernel, Draws, Findings, over_each, record_of
+from mptune.adopt.findings import UNSIGNED, AdoptedBuffer, AdoptedKernel, Draws, Findings, over_each, record_of
+from mptune.adopt.launched import INTEGERS, NUMPY, bytes_of
+from mptune.adopt.live import geometry_of
 from mptune.adopt.numbers import Numbers
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Program
+from mptune.adopt.sizes import LIVE
+from mptune.adopt.template import layout_of
 
 _WIDTH: Final = 110
 
@@ -60,6 +64,7 @@ def write(
     zeroed: bool = False,
     numbers: Numbers | None = None,
     draws: Draws | None = None,
+    is_live: bool = False,
 ) -> Adopted:
     """Write what a program became to a folder, which ``mptune tune`` then takes.
 
@@ -74,18 +79,24 @@ def write(
         numbers: how its numbers are written, if that was found out.
         draws: what is changed for fresh inputs if it can be; by default what the program copies to the device, or else
             what it computes.
+        is_live: whether its steps run the program itself, instead of what that launched.
 
     Raises:
         ProgramError: what it did cannot be replayed, or there is nothing to tune.
     """
-    found = find(program, classes, parameter_of, capture, numbers, draws, zeroed=zeroed)
+    found = find(program, classes, parameter_of, capture, numbers, draws, zeroed=zeroed, is_live=is_live)
     name = name_of(folder.name)
     texts = {f"{kernel}.cu.j2": each.template.text for kernel, each in found.kernels.items()}
     texts[f"{name}.py"] = _definition(name, found, program, capture.arguments, metric)
+    if is_live:
+        texts[LIVE] = json.dumps(_live(found, capture), indent=2) + "\n"
     folder.mkdir(parents=True, exist_ok=True)
     for name_of_file, text in texts.items():
         (folder / name_of_file).write_text(text, encoding="utf-8")
-    save_data(found, folder)
+    for data in ("inputs.npz", "steps.npz", *(() if is_live else (LIVE,))):
+        (folder / data).unlink(missing_ok=True)
+    if not is_live:
+        save_data(found, folder)
     sources = folder / "program"
     shutil.rmtree(sources, ignore_errors=True)
     root = common_folder([file.path for file in program.files])
@@ -94,6 +105,76 @@ def write(
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file.path, target)
     return Adopted(name, folder, found, tuple(caveats(capture, found)))
+
+
+def _live(found: Findings, capture: Capture) -> dict[str, Any]:
+    """Return how operations of the program become calls (:mod:`mptune.adopt.live`)."""
+    varying: dict[str, set[str]] = {name: set() for name in found.kernels}
+    for call in found.calls:
+        if call.function in varying:
+            varying[call.function] |= {name for name, _ in call.values}
+    constants: dict[int, tuple[str, int, str]] = {}
+    for argument in (each for kernel in found.kernels.values() for each in kernel.arguments):
+        for symbol in capture.allocations.values():
+            if argument.role == "Constant" and (symbol.kind, symbol.name) == ("symbol", argument.name):
+                assert isinstance(argument.shape, int)
+                kind = argument.dtype or f"f{symbol.bytes // argument.shape}"
+                constants[symbol.id] = (symbol.name, argument.shape, kind)
+    launches: dict[str, dict[str, Any]] = {}
+    for index, (name, _) in found.launch_at.items():
+        launch, kernel = capture.different[index], found.kernels[name]
+        assert isinstance(launch, Launch)
+        own = {argument.name for argument in kernel.arguments}
+        geometry = geometry_of(launch)
+        launches[f"{launch.kernel} {launch.file.name}:{launch.line}"] = {
+            "kernel": name,
+            "passed": [each for each in _passed(kernel) if each[0] in own],
+            "offsets": {
+                parameter.name: parameter.memory.bytes
+                for _, parameter in kernel.launched.pointers
+                if parameter.name in kernel.launched.offsets and parameter.memory is not None
+            },
+            "constants": {id: name for id, (name, _, _) in constants.items() if name in own},
+            "varying": sorted(varying[name] & geometry.keys()),
+            "geometry": {
+                name: value
+                for name, value in kernel.launched.geometry(found.launch_at[index][1]).items()
+                if name not in varying[kernel.launched.name]
+            },
+        }
+    return {
+        "by": found.draws.by if found.draws.of in ("data", "constants") else 0.0,
+        "buffers": {each.allocation: [each.name, each.stored.str] for each in found.buffers if each.field_of is None},
+        "records": {
+            each.allocation: record_of(each.structs)
+            for each in found.buffers
+            if each.structs is not None and each.structs.fields
+        },
+        "constants": {id: [size, kind] for id, (_, size, kind) in constants.items()},
+        "launches": launches,
+        "answers": {buffer.name: _answers(buffer, capture) for buffer in found.buffers if buffer.is_output},
+    }
+
+
+def _answers(buffer: AdoptedBuffer, capture: Capture) -> list[tuple[int, int, int, str]]:
+    """Return where parts of an output are on the host at the end, or -1, where they were in memory, and which field."""
+    last = {each.host: each.source for each in capture.operations() if isinstance(each, Copy)}
+    field = buffer.field_of[1] if buffer.field_of is not None else ""
+    return [
+        (copy.host if last[copy.host] == copy.source else -1, copy.source.allocation, copy.source.offset, field)
+        for copy in capture.outputs
+        if copy.source is not None and copy.source.allocation == buffer.allocation
+    ]
+
+
+def _passed(kernel: AdoptedKernel) -> Iterator[list[Any]]:
+    """Yield the fields of a :class:`mptune.adopt.live.Passed` for each argument, also those that are not used."""
+    for position, parameter in enumerate(kernel.launched.kernel.parameters):
+        places = layout_of(parameter, lambda leaf, _: bytes_of(leaf.element))[0]
+        for leaf, offset in places:
+            kind = np.dtype(INTEGERS.get(leaf.element) or NUMPY.get(leaf.element, "u1"))
+            type = "" if leaf.is_pointer else f"{kind.kind}{kind.itemsize}"
+            yield [leaf.flat, position, offset if parameter.role == "struct" else -1, type]
 
 
 def name_of(text: str) -> str:
@@ -134,18 +215,23 @@ def _definition(name: str, found: Findings, program: Program, arguments: Sequenc
         )
     source = _in_text(program.sources[0].name)
     as_run = f", as it ran with the arguments {_in_text(' '.join(arguments))}" if arguments else ""
+    data = "" if found.is_live else f"{_data(found)}{_records(found)}"
     parts = [
         f'"""{name}, adopted from {source}{as_run}."""',
         _imports(found),
-        f"HERE = Path(__file__).parent\n{_data(found)}{_records(found)}",
+        f"HERE = Path(__file__).parent\n{data}",
         "# The types, each below what has it in the program.\n" + "\n".join(_parameters(found)),
         *(_kernel(kernel, each) for kernel, each in found.kernels.items()),
-        "\n\n\n".join(text for used, text in _FUNCTIONS.items() if f"{used}(run," in "\n".join(found.replay.lines)),
-        _inputs(found),
-        f"def steps(run, size):\n{_steps(found)}",
+        *(_LIVE if found.is_live else _steps_of_copy(found)),
         _application(name, found, source, metric),
     ]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
+
+
+def _steps_of_copy(found: Findings) -> tuple[str, ...]:
+    lines = "\n".join(found.replay.lines)
+    functions = "\n\n\n".join(text for used, text in _FUNCTIONS.items() if f"{used}(run," in lines)
+    return functions, _inputs(found), f"def steps(run, size):\n{_steps(found)}"
 
 
 def _imports(found: Findings) -> str:
@@ -156,8 +242,10 @@ def _imports(found: Findings) -> str:
     names |= {"PolicyParameter"} if any(each.template.has_policy for each in kernels) else set()
     names |= {"OrdinalParameter"} if any(each.geometry.choices for each in kernels) else set()
     names |= {"Scalar"} if _has_draw(found) else set()
-    first = "import functools\nimport importlib\n" if found.sizes else ""
     imports = _wrapped("from mptune import ", sorted(names), "", "")
+    if found.is_live:
+        return f"from pathlib import Path\n\n{imports}\nfrom mptune.adopt.live import Live"
+    first = "import functools\nimport importlib\n" if found.sizes else ""
     return f"{first}from pathlib import Path\n\nimport numpy as np\n\n{imports}"
 
 
@@ -216,7 +304,7 @@ def _kernel(name: str, each: AdoptedKernel) -> str:
 
 def _has_draw(found: Findings) -> bool:
     """Whether the steps are told which draw it is."""
-    return found.draws.of in ("constants", "computed", "numbers")
+    return found.is_live or found.draws.of in ("constants", "computed", "numbers")
 
 
 def _inputs(found: Findings) -> str:
@@ -294,6 +382,7 @@ def _application(name: str, found: Findings, source: str, metric: str | None) ->
             f'    sizes={{"default": {_sizes(found)}}},',
             "    inputs=inputs,",
             "    steps=steps,",
+            *(['    timed="launches",'] if found.is_live else []),
             f"    outputs={_strings(outputs)},",
             *([f"    metric={shown},"] if shown else []),
             *(["    instrumented=True,"] if found.parameters else []),
@@ -303,6 +392,16 @@ def _application(name: str, found: Findings, source: str, metric: str | None) ->
     )
 
 
+#: Inputs and steps that are the program itself.
+_LIVE: Final = (
+    '''
+def inputs(rng, size):
+    """Which draw it is: in every one but the first, the numbers are changed that the program copies to the device."""
+    is_first = not rng.bit_generator.seed_seq.spawn_key
+    return {"draw": 0 if is_first else int(rng.integers(1, 1 << 31))}
+'''.strip(),
+    "# A run is one of the program itself, its kernels in the types of the configuration.\nsteps = Live(HERE)",
+)
 _DATA: Final = '''
 #: The sizes of the run that was adopted.
 OWN = SIZES

@@ -22,6 +22,7 @@ from mptune.space.search_space import SearchSpace
 
 #: Methods of ``run``, which no kernel, buffer or shared parameter may be named like.
 TAKEN: Final = ("read", "write", "copy", "swap", "fill")
+TIMED: Final = ("steps", "launches")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True, init=False)
@@ -47,6 +48,7 @@ class Application(Tunable):
         constraints: predicates over parameters and sizes.
         signature: kernels' own parameters that can change results, besides precisions, policies and shared ones.
         description: one line for ``mptune list``.
+        timed: "steps": a run takes what the clock says of all of them; "launches": the sum of its launches' times.
         path: the definition file; set by the loader.
 
     Raises:
@@ -59,6 +61,7 @@ class Application(Tunable):
 
     kernels: Mapping[str, Kernel]
     steps: Callable[..., None]
+    timed: str
     shared: Sequence[Parameter]
     constraints: Sequence[Constraint]
     _made_from: Mapping[str, Any]
@@ -80,12 +83,15 @@ class Application(Tunable):
         signature: Sequence[str] = (),
         instrumented: bool = False,
         description: str = "",
+        timed: str = "steps",
         path: Path | None = None,
         over: Over | None = None,
         reduce: Reduce = "max",
     ) -> None:
         given = {key: value for key, value in locals().items() if key != "self"}
         kernels, buffers, shared, outputs = (listed(each) for each in (kernels, buffers, shared, outputs))
+        if timed not in TIMED:
+            raise UnknownNameError(f"timed= of application {name}:", timed, TIMED)
         if not all(isinstance(kernel, Kernel) for kernel in kernels):
             shown = reprlib.repr(list(kernels))
             raise KernelError(f"application {name}: kernels= is a list of Kernel(...), not {shown}")
@@ -116,6 +122,7 @@ class Application(Tunable):
             path=path,
             kernels=NamedValues(by_name),
             steps=steps,
+            timed=timed,
             shared=shared,
             constraints=listed(constraints),
             _made_from=NamedValues(given),

@@ -207,16 +207,20 @@ class Program:
         held = self.types[name]
         return np.dtype(self.arguments[name].dtype) if held is None else held.dtype
 
-    def read(self, name: str, buffer: Buffer) -> NDArray[Any]:
-        """Return a buffer's values: in fp64, integers in their type."""
-        array = np.empty(self.shapes[name], self.dtype_of(name))
-        buffer.read(array)
+    def read(self, name: str, buffer: Buffer, part: range | None = None) -> NDArray[Any]:
+        """Return a buffer's values, or those of some elements: in fp64, integers in their type."""
+        array = np.empty(self.shapes[name] if part is None else len(part), self.dtype_of(name))
+        self._part(name, buffer, part).read(array)
         return array if self.types[name] is None else array.astype(np.float64, copy=False)
 
-    def write(self, name: str, values: NDArray[Any], buffer: Buffer) -> None:
-        """Write values to a buffer, rounded to its type; one number fills it."""
-        array = np.broadcast_to(values, self.shapes[name])
-        buffer.write(_stored(array, self.types[name], self.arguments[name]))
+    def write(self, name: str, values: NDArray[Any], buffer: Buffer, part: range | None = None) -> None:
+        """Write values to a buffer, or to some elements, rounded to its type; one number fills it."""
+        array = np.broadcast_to(values, self.shapes[name] if part is None else len(part))
+        self._part(name, buffer, part).write(_stored(array, self.types[name], self.arguments[name]))
+
+    def _part(self, name: str, buffer: Buffer, part: range | None) -> Buffer:
+        size = self.dtype_of(name).itemsize
+        return buffer if part is None else buffer.part(part.start * size, len(part) * size)
 
     def convert(self, source: str, target: str, memory: Mapping[str, Buffer]) -> None:
         """Copy a buffer to a buffer of the same number of elements in another type."""
@@ -257,8 +261,11 @@ class Program:
         buffers.places = places
         if buffers is not self._ran_on:
             self._ran_on, self._counts = buffers, {name: [] for name in application.kernels}
-        for name, count in self._by_kernel()[0].items():
+        counts, times_ms = self._by_kernel()
+        for name, count in counts.items():
             self._counts[name].append(count)
+        if application.timed == "launches":
+            self._elapsed_ms = math.fsum(times_ms.values())
         return self._elapsed_ms
 
     def _by_kernel(self) -> tuple[dict[str, int], dict[str, float]]:
@@ -439,18 +446,25 @@ class Steps:
         hint = f"write to the buffer: run.write(run.{name}, ...)" if is_buffer else "keep what you need in a variable"
         raise KernelError(f"{self._application.called}: run.{name} = ... changes nothing; {hint}")
 
-    def read(self, buffer: Handle | str) -> NDArray[Any]:
-        """Return a buffer's values as an array of its shape: in fp64, integers in their type."""
-        name = self._named("read", buffer)
-        return self._program.read(name, self._memory[name])
+    def read(self, buffer: Handle | str, start: int | None = None, count: int = 1) -> NDArray[Any]:
+        """Return a buffer's values as an array of its shape: in fp64, integers in their type.
 
-    def write(self, buffer: Handle | str, values: Any) -> None:
-        """Write values to a buffer, rounded to its type; a single number fills it."""
+        With ``start`` it is ``count`` elements from there on.
+        """
+        name = self._named("read", buffer)
+        return self._program.read(name, self._memory[name], self._part("read", name, start, count))
+
+    def write(self, buffer: Handle | str, values: Any, start: int | None = None) -> None:
+        """Write values to a buffer, rounded to its type; a single number fills it.
+
+        With ``start`` they are written from that element on.
+        """
         name, array = self._named("write", buffer, is_written=True), np.asarray(values)
         if not _is_real(array):
             kind = "None" if values is None else f"values of type {array.dtype}"
             raise KernelError(f"{self._application.called}: buffer {name!r} takes real numbers, not {kind}")
-        self._program.write(name, array, self._memory[name])
+        part = self._part("write", name, start, array.size)
+        self._program.write(name, array if part is None else array.reshape(-1), self._memory[name], part)
 
     fill = write
 
@@ -479,6 +493,17 @@ class Steps:
             for buffer in (first, second):
                 program.require_writable(f"{called}: run.swap", buffer)
         self._memory[first], self._memory[second] = self._memory[second], self._memory[first]
+
+    def _part(self, function: str, name: str, start: int | None, count: int) -> range | None:
+        if start is None:
+            return None
+        elements = math.prod(self._program.shapes[name])
+        if not 0 <= start <= start + count <= elements:
+            raise KernelError(
+                f"{self._application.called}: run.{function} of {count} elements of {name!r} from {start} on: it has "
+                f"{elements}"
+            )
+        return range(start, start + count)
 
     def _kind(self, name: str) -> tuple[Precision | None, np.dtype[Any], tuple[int, ...]]:
         return self._program.types[name], self._program.dtype_of(name), self._program.shapes[name]

@@ -78,6 +78,8 @@ def load_tunable(name: str | Path) -> Tunable:
         path = bundled_folder(folder) / f"{text}.py"
         if not text.startswith("_") and path.is_file():
             return _load_file(path)
+    if adopted_record(Path(text)):
+        return _load_file(_definition_in(Path(text), Path(text).resolve().name))
     for point in importlib.metadata.entry_points(group=_ENTRY_POINTS, name=text):
         from mptune.kernel import Kernel
 

@@ -38,7 +38,6 @@ PROGRAMS = {
     "checking": ("--evaluations 2 --kernels axpy --output {out}/a.md", "[|] axpy [|] "),
     "compile_all": ("--kernels axpy --backends host --jobs 1 --sample 1 --output {out}/a.md", r"64 [|] 1 [|] 0 [|] "),
     "fp16": ("--configurations 1", "bessel [|] default [|] "),
-    "in_place": ("tests/adopt/programs/shared_reduction.cu", r"all fp32 [|] "),
     "instrument": ("axpy --signatures 2", "axpy +2 +"),
     "kernels": ("--kernels axpy --size smoke --rounds 2 --candidates 1 --budget 3 --runs {out} --json", '"speedup": '),
     "papers": ("h-t2 l-f15 --quick --budget 4 --output {out} --work {out}", "configurations differs by "),

@@ -48,9 +48,6 @@ struct prepared {
     unsigned count;
 };
 
-// Runs a kernel in other types, if the program is tuned in place; returns whether it did.
-bool launch_in_place(const char* name, const argument* arguments, unsigned count, const extents& shape, cudaError_t* error);
-
 // Runs a kernel to its end, and records that.
 void launch(const site& at, const prepared& kernel, const extents& shape);
 

@@ -10,6 +10,9 @@
 //   contents.bin, contents.jsonl   data, each once: offset and length in the file
 //   ended.json        how the record ended, and what kernels took; a program that crashed, or was told to end
 //                     (SIGTERM), leaves "crashed" or "stopped" with the launch it was in
+// With $MPTUNE_LIVE, a socket's number, nothing is kept: each operation is told there, and somebody else does it. A message
+// is the number of the line (4 bytes), behind a new number the line's length (4 bytes) and the line; a copy to the device is
+// followed by its data, and of a copy to the host the data are the answer. The end of the socket is the end of the record.
 // $MPTUNE_CAPTURE_PLAN names a file with the numbers of operations whose data are wanted, in order; without one no data
 // are kept. $MPTUNE_CAPTURE_BYTES bounds contents.bin. $MPTUNE_WRITES is the folder that files go to which the program
 // writes.
@@ -212,6 +215,12 @@ class recorder {
         const char* const path = getenv("MPTUNE_CAPTURE");
         if (path == nullptr || *path == 0) return;
         folder = path;
+        if (const u64 number = from_environment("MPTUNE_LIVE", 0)) {
+            fcntl(static_cast<int>(number), F_SETFD, FD_CLOEXEC);
+            live = fdopen(static_cast<int>(number), "w");
+            socket_number = static_cast<int>(number);
+            return;
+        }
         operations = open_in_folder("operations.jsonl");
         sequence = open_in_folder("sequence.bin");
         budget = from_environment("MPTUNE_CAPTURE_BYTES", 1ull << 29);
@@ -228,7 +237,9 @@ class recorder {
         }
     }
 
-    bool is_on() const { return operations != nullptr; }
+    bool is_on() const { return operations != nullptr || live != nullptr; }
+    // Whether somebody else does the operations.
+    bool is_live() const { return live != nullptr; }
     // Whether the data of the next operation are wanted.
     bool wants() const { return keeps && wanted.count(count) != 0; }
     bool keeps_inputs() const { return keeps; }
@@ -242,6 +253,12 @@ class recorder {
             return;
         }
         auto [at, is_new] = lines.try_emplace(digest_of(line.data(), line.size()), static_cast<unsigned>(lines.size()));
+        if (live != nullptr) {
+            const unsigned length = line.size();
+            tell(&at->second, sizeof at->second);
+            if (is_new) tell(&length, sizeof length), tell(line.data(), length);
+            return;
+        }
         if (is_new) {
             fwrite(line.data(), 1, line.size(), operations);
             fputc('\n', operations);
@@ -272,6 +289,20 @@ class recorder {
         return text("%u", key);
     }
 
+    // Data of the operation that was noted last: to whoever does it, or from there.
+    void tell(const void* data, size_t bytes) {
+        if (fwrite(data, 1, bytes, live) != bytes) hang_up();
+    }
+    void ask(void* data, size_t bytes) {
+        if (fflush(live) != 0) hang_up();
+        for (char* p = static_cast<char*>(data); bytes > 0;) {
+            const ssize_t found = ::read(socket_number, p, bytes);
+            if (found < 0 && errno == EINTR) continue;
+            if (found <= 0) hang_up();
+            p += found, bytes -= found;
+        }
+    }
+
     bool is_of_this_process() const { return getpid() == owner; }
 
     void runs_on(const char* name) { device = name; }
@@ -280,10 +311,8 @@ class recorder {
 
     void end(const char* how) {
         if (!is_on()) return;
-        fflush(operations);
-        fflush(sequence);
-        if (data != nullptr) fflush(data);
-        if (index != nullptr) fflush(index);
+        for (FILE* const each : {live, operations, sequence, data, index})
+            if (each != nullptr) fflush(each);
         if (FILE* const file = open_in_folder("ended.json")) {
             fprintf(file, "{\"ended\": %s, \"device\": %s, \"operations\": %llu, \"operations_left_out\": %llu, ", quoted(how).c_str(),
                     quoted(device.c_str()).c_str(), count, operations_left_out);
@@ -320,12 +349,16 @@ class recorder {
     }
 
   private:
+    // Nobody does the operations any more.
+    [[noreturn]] static void hang_up() { syscall(SYS_exit_group, 97), __builtin_unreachable(); }
+
     FILE* open_in_folder(const char* name) { return fopen((folder + "/" + name).c_str(), "w"); }
 
     static constexpr size_t line_limit = 1 << 27;
     const pid_t owner = getpid();
     std::string folder, device;
-    FILE *operations = nullptr, *sequence = nullptr, *data = nullptr, *index = nullptr;
+    FILE *operations = nullptr, *sequence = nullptr, *data = nullptr, *index = nullptr, *live = nullptr;
+    int socket_number = -1;
     bool keeps = false;
     std::set<u64> wanted;
     std::unordered_map<digest, unsigned, digest_hash> lines, keys;
@@ -417,9 +450,9 @@ void see_elements(const argument& a) {
 }
 
 void note_copy(const char* kind, const std::string& to, const std::string& from, size_t bytes, const std::string& key,
-               const std::string& digest = "") {
+               const std::string& more = "") {
     record().note(text("{\"op\": \"copy\", \"kind\": \"%s\", \"to\": %s, \"from\": %s, \"bytes\": %zu, \"contents\": %s%s}", kind,
-                       to.c_str(), from.c_str(), bytes, key.c_str(), digest.c_str()));
+                       to.c_str(), from.c_str(), bytes, key.c_str(), more.c_str()));
 }
 
 // What the host gave the device: at a place there, from where it can be read.
@@ -428,15 +461,29 @@ void note_copy_to_device(const allocation& target, const void* to, const void* c
     if (!r.is_on()) return;
     const std::string key = r.keeps_inputs() ? r.keep(bytes, 3, [=] { return content; }) : "null";
     note_copy("to_device", place(target, to), "null", bytes, key);
+    if (r.is_live()) r.tell(content, bytes);
+}
+
+// The number of a place in the host's memory that something is copied to: in the order in which they come; -1 for memory
+// that is the device's, too.
+int host_place(const void* to, size_t bytes, bool is_shared) {
+    static auto* const known = new std::map<std::pair<const void*, size_t>, int>;
+    return is_shared ? -1 : known->try_emplace({to, bytes}, static_cast<int>(known->size())).first->second;
 }
 
 // What the host took back.
-void note_copy_to_host(const allocation& source, const void* from, const void* content, size_t bytes) {
+void note_copy_to_host(const allocation& source, const void* from, void* content, size_t bytes) {
     recorder& r = record();
     if (!r.is_on()) return;
+    const std::string host = text(", \"host\": %d", host_place(content, bytes, content == from));
+    if (r.is_live()) {
+        note_copy("to_host", "null", place(source, from), bytes, "null", host);
+        r.ask(content, bytes);
+        return;
+    }
     const std::string key = r.wants() ? r.keep(bytes, 4, [=] { return content; }) : "null";
     const std::string digest = text(", \"digest\": \"%016llx\"", digest_of_fields(source, from, content, bytes));
-    note_copy("to_host", "null", place(source, from), bytes, key, digest);
+    note_copy("to_host", "null", place(source, from), bytes, key, host + digest);
 }
 
 void note_copy_on_device(const allocation& target, const void* to, const allocation& source, const void* from, size_t bytes) {
@@ -562,7 +609,8 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) 
     see_writes_of_host();
     allocation *const target = find(to), *const source = find(from);
     if (!is_within(target, to, bytes) || !is_within(source, from, bytes)) return refused();
-    const cudaError_t error = MPTUNE_REAL(cudaMemcpy)(to, from, bytes, kind);
+    const bool is_elsewhere = record().is_live() && (target != nullptr || source != nullptr);
+    const cudaError_t error = is_elsewhere ? cudaSuccess : MPTUNE_REAL(cudaMemcpy)(to, from, bytes, kind);
     if (error != cudaSuccess) return error;
     if (target != nullptr && source != nullptr) note_copy_on_device(*target, to, *source, from, bytes);
     else if (target != nullptr) note_copy_to_device(*target, to, from, bytes);
@@ -593,7 +641,7 @@ cudaError_t fill(void* pointer, int value, size_t bytes) {
     allocation* const target = find(pointer);
     if (target == nullptr || !is_within(target, pointer, bytes)) return refused();
     see_writes_of_host();
-    const cudaError_t error = MPTUNE_REAL(cudaMemset)(pointer, value, bytes);
+    const cudaError_t error = record().is_live() ? cudaSuccess : MPTUNE_REAL(cudaMemset)(pointer, value, bytes);
     if (error != cudaSuccess) return error;
     cudaDeviceSynchronize();
     record().note(text("{\"op\": \"fill\", \"to\": %s, \"byte\": %d, \"bytes\": %zu}", place(*target, pointer).c_str(),
@@ -716,12 +764,7 @@ void launch(const site& at, const prepared& kernel, const extents& shape) {
     const site* const outer = running;
     running = &at;
     const u64 began = running_since = nanoseconds();
-#if defined(MPTUNE_ON_GPU)
-    cudaError_t error = kernel.start(kernel.call, shape);
-#else
-    cudaError_t error = cudaSuccess;
-    if (!launch_in_place(at.kernel, arguments, count, shape, &error)) error = kernel.start(kernel.call, shape);
-#endif
+    cudaError_t error = r.is_live() ? cudaSuccess : kernel.start(kernel.call, shape);
     if (error == cudaSuccess) error = cudaDeviceSynchronize();
     spend(at.kernel, nanoseconds() - began);
     running = outer;
@@ -731,6 +774,14 @@ void launch(const site& at, const prepared& kernel, const extents& shape) {
         see_writes_of_device();
         if (r.wants()) line += ", \"after\": " + kept(touched);
         r.note(line + "}");
+        if (r.is_live()) {
+            for (allocation* const a : reached(arguments, count)) {
+                if (!is_shared_with_host(*a)) continue;
+                note_copy_to_host(*a, a->start, a->start, a->bytes);
+                a->seen = digest_of(a->start, a->bytes).a;
+                a->changed = false;
+            }
+        }
     }
 }
 

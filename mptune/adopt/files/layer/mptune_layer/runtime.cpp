@@ -2,9 +2,7 @@
 //
 // $MPTUNE_MEMORY_BYTES bounds what the device has, $MPTUNE_WORKERS the threads; with $MPTUNE_BACKWARDS=1 a grid runs from its
 // last thread to its first. With $MPTUNE_APART=1 the host cannot touch the device's memory, as on a GPU.
-#include <dlfcn.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,7 +11,6 @@
 
 #include <chrono>
 #include <map>
-#include <string>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
@@ -29,7 +26,6 @@
 #define MPTUNE_STACK_BYTES (256 * 1024)
 
 #include "mptune_layer/api.hpp"
-#include "mptune_layer/recorded.hpp"
 
 static thread_local dim3 threadIdx;
 
@@ -77,25 +73,10 @@ u64 from_environment(const char* name, u64 otherwise) {
 
 enum class kind { device, managed, mapped, registered };
 
-// A type that memory of the device has in place of the program's: 'd', 'f', 'h' (fp16), 'b' (bf16).
-struct retyped {
-    char own = 0, now = 0;
-};
-size_t bytes_of(char type) { return type == 'd' ? 8 : type == 'f' ? 4 : 2; }
-
 struct block_of_memory {
     char* start;
     size_t bytes;
     kind of;
-    unsigned number = 0;      // in the order of allocations
-    char* real = nullptr;     // where it is, if it has other types than the program knows
-    size_t real_bytes = 0;
-    retyped types{};
-
-    char* at(const void* pointer) const {
-        const size_t offset = static_cast<const char*>(pointer) - start;
-        return real == nullptr ? start + offset : real + offset / bytes_of(types.own) * bytes_of(types.now);
-    }
 };
 
 std::map<char*, block_of_memory>& memory() {
@@ -128,8 +109,6 @@ cudaError_t failed(cudaError_t error) {
 // Kernels of real programs read past the ends of buffers, which a GPU lets pass; so there is some room on both sides.
 constexpr size_t margin = 1 << 16;
 
-#include "mptune_layer/in_place.hpp"
-
 // While there is one, the host may touch the device's memory, where it is kept apart.
 class opened {
   public:
@@ -160,8 +139,7 @@ cudaError_t allocate(void** pointer, size_t bytes, kind of) {
     char* const start = static_cast<char*>(room) + margin;
     if (bytes >= 1 << 22) madvise(room, bytes + 2 * margin, MADV_HUGEPAGE);
     allocated_bytes += bytes;
-    block_of_memory& made = memory()[start] = block_of_memory{start, bytes, of, allocations_so_far++};
-    retype(made);
+    memory()[start] = block_of_memory{start, bytes, of};
     const opened until_here;
     *pointer = start;
     return cudaSuccess;
@@ -176,7 +154,6 @@ cudaError_t release(void* pointer) {
     if (block.of != kind::registered) {
         allocated_bytes -= block.bytes;
         munmap(block.start - margin, block.bytes + 2 * margin);
-        if (block.real != nullptr) munmap(block.real - margin, block.real_bytes + 2 * margin);
     }
     memory().erase(found);
     return cudaSuccess;
@@ -303,44 +280,6 @@ void run_backwards(const code& run, const void* call, dim3 grid, dim3 threads) {
 }
 
 }  // namespace
-
-bool launch_in_place(const char* name, const argument* arguments, unsigned count, const extents& shape, cudaError_t* error) {
-    const held now(turn());
-    table& t = in_place();
-    const auto found = t.kernels.find(name);
-    if (found == t.kernels.end()) return false;
-    kernel_in_place& k = found->second;
-    if (k.launch == nullptr) {
-        void* const library = dlopen(k.library.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (library != nullptr) k.launch = reinterpret_cast<decltype(k.launch)>(dlsym(library, "mptune_launch"));
-        if (k.launch == nullptr) fprintf(stderr, "mptune: %s\n", dlerror()), exit(97);
-    }
-    alignas(16) char slots[256][16];
-    void* pointers[256];
-    for (unsigned i = 0; i < count; ++i) {
-        pointers[i] = slots[i];
-        const char* const given = static_cast<const char*>(arguments[i].address);
-        if (arguments[i].kind == 'p') {
-            void* pointer;
-            memcpy(&pointer, given, sizeof pointer);
-            const block_of_memory* const block = pointer != nullptr ? find(pointer) : nullptr;
-            if (block != nullptr) pointer = block->at(pointer);
-            memcpy(slots[i], &pointer, sizeof pointer);
-        } else if (k.types[i] != '=') {
-            converted(slots[i], k.types[i], given, arguments[i].bytes == 8 ? 'd' : 'f', 1);
-        } else {
-            memcpy(slots[i], given, arguments[i].bytes);
-        }
-    }
-    static const unsigned workers = from_environment("MPTUNE_WORKERS", std::thread::hardware_concurrency());
-    const unsigned grid[] = {shape.grid.x, shape.grid.y, shape.grid.z}, block[] = {shape.block.x, shape.block.y, shape.block.z};
-    const long long time = k.launch(pointers, grid, block, static_cast<unsigned>(shape.shared), workers);
-    *error = time < 0 ? failed(cudaErrorLaunchFailure) : cudaSuccess;
-    if (time < 0) fprintf(stderr, "mptune: %s cannot be launched: %lld\n", name, time), exit(98);
-    k.nanoseconds += time;
-    ++k.launches;
-    return true;
-}
 
 cudaError_t run_grid(const code& run, const void* call, const extents& shape) {
     const held now(turn());
@@ -476,13 +415,13 @@ cudaError_t MPTUNE_REAL(cudaMemcpy)(void* to, const void* from, size_t bytes, cu
     if (to == nullptr || from == nullptr) return failed(cudaErrorInvalidValue);
     const held now(turn());
     const opened both;
-    copy_in_place(to, from, bytes);
+    memmove(to, from, bytes);
     return cudaSuccess;
 }
 cudaError_t MPTUNE_REAL(cudaMemset)(void* pointer, int value, size_t bytes) {
     const held now(turn());
     const opened target;
-    fill_in_place(pointer, value, bytes);
+    memset(pointer, value, bytes);
     return cudaSuccess;
 }
 

@@ -1,0 +1,360 @@
+"""The steps of an application that run the program itself: its host part as it stands, its kernels in tunable types.
+
+The program is a process of its own. Where it would call CUDA's runtime, the recorder tells this process each operation
+(``files/layer/mptune_layer/recorder.cpp``), which does it on buffers of the configuration's types: so the host computes
+with what the kernels really gave, and a loop until convergence takes as many turns as it takes.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import socket
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.adopt.capture import Allocation, Copy, Fill, Launch, Operation, Place, Release, Scalar, Structure, operation
+from mptune.adopt.sizes import LIVE, program_in, with_sizes
+from mptune.backends.processes import Child, in_words
+from mptune.errors import KernelError
+from mptune.source.loading import RECORD
+
+if TYPE_CHECKING:
+    from mptune.measure.program import Steps
+
+_NUMBER: Final = struct.Struct("=I")
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """How an argument of a kernel is found in a launch.
+
+    Attributes:
+        name: of the argument.
+        position: of the program's own argument.
+        offset: in bytes, of a field in a struct; -1 for an argument that is no struct.
+        type: of a number ("f8", "i4"); "" for a pointer.
+    """
+
+    name: str
+    position: int
+    offset: int
+    type: str
+
+    def value(self, launch: Launch) -> Place | float | int:
+        """Return what a launch has here.
+
+        Raises:
+            KernelError: a pointer to no memory of the device.
+        """
+        found = launch.arguments[self.position]
+        if isinstance(found, Structure):
+            if not self.type:
+                found = found.pointers.get(self.offset)
+            else:
+                size = int(self.type[1:])
+                found = Scalar(self.type, found.data[self.offset : self.offset + size])
+        if isinstance(found, Scalar):
+            return int(found.value) if self.type[0] == "b" else found.value
+        if isinstance(found, Place):
+            return found
+        raise KernelError(f"{launch.kernel} is given a null pointer, or one of the host, for {self.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """How launches of a kernel become calls.
+
+    Attributes:
+        kernel: its name in the definition.
+        passed: its arguments.
+        offsets: of pointers that may point into a buffer, the bytes of an element, by name.
+        constants: the variables in the device's memory that it uses, by allocation.
+        varying: the numbers of its geometry that a call is given, by name.
+        geometry: the others, as they are at the definition's own sizes.
+    """
+
+    kernel: str
+    passed: tuple[Passed, ...]
+    offsets: Mapping[str, int]
+    constants: Mapping[int, str]
+    varying: tuple[str, ...]
+    geometry: Mapping[str, int]
+
+
+class Live:
+    """The steps of an adopted application.
+
+    Args:
+        folder: of the definition.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        said = json.loads((folder / LIVE).read_text(encoding="utf-8"))
+        #: By allocation: the name of the buffer, or of the variable in the device's memory, and the program's own type.
+        self._buffers = {int(id): (name, np.dtype(kind)) for id, (name, kind) in said["buffers"].items()}
+        self._constants = {int(id): np.zeros(size, kind) for id, (size, kind) in said["constants"].items()}
+        #: The types of structs in memory, by allocation.
+        self._records = {int(id): np.dtype(record) for id, record in said["records"].items()}
+        self._launched = {
+            where: Launched(
+                each["kernel"],
+                tuple(Passed(*one) for one in each["passed"]),
+                each["offsets"],
+                {int(id): name for id, name in each["constants"].items()},
+                tuple(each["varying"]),
+                each["geometry"],
+            )
+            for where, each in said["launches"].items()
+        }
+        #: By output, its parts: where they are on the host at the end, and where in memory they begin, in bytes.
+        #: Of structs a field.
+        self._answers: Mapping[str, list[tuple[int, int, int, str]]] = said["answers"]
+        self._by = said["by"]
+
+    def __call__(self, run: Steps, size: Mapping[str, int]) -> None:
+        """Run the program, its kernels by ``run``."""
+        record = json.loads((self._folder / RECORD).read_text(encoding="utf-8"))
+        given, positions = record["program"], record["size_arguments"]
+        arguments = with_sizes(given["arguments"], {place: size[name] for name, place in positions.items()})
+        is_own_size = dict(size) == record["sizes"]
+        kinds = self._buffers, self._constants, self._records
+        turn = _Turn(run, *kinds, self._launched, self._by, is_own_size=is_own_size)
+        with tempfile.TemporaryDirectory(prefix="mptune-") as name:
+            work = Path(name)
+            program, (ours, theirs) = work / "program", socket.socketpair()
+            program.write_bytes(_image(self._folder))
+            program.chmod(0o700)
+            environment = {
+                **os.environ,
+                "MPTUNE_LIVE": str(theirs.fileno()),
+                "MPTUNE_CAPTURE": str(work),
+                "MPTUNE_WRITES": str(work),
+            }
+            run_in = given["run_in"] if Path(given["run_in"]).is_dir() else None
+            printed = work / "printed"
+            with ours, printed.open("wb") as out:
+                with theirs:
+                    child = Child(
+                        [str(program), *arguments],
+                        env=environment,
+                        cwd=run_in,
+                        stdout=out,
+                        stderr=subprocess.STDOUT,
+                        pass_fds=[theirs.fileno()],
+                    )
+                with child, cast(BinaryIO, ours.makefile("rb", buffering=1 << 20)) as stream:
+                    for told in _operations(stream):
+                        turn.do(told, stream, ours)
+                    turn.end(self._answers)
+                    code = child.wait()
+            # By its exit code a program says that its own check failed, which is one of its own data.
+            if code < 0 or (code > 0 and turn.is_of_own_data):
+                lines = printed.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+                last = f"; the last it printed: {lines[-1][:200]}" if lines else ""
+                raise KernelError(f"the program {in_words(code)}{last}")
+
+
+class _Turn:
+    """One run of the program."""
+
+    def __init__(
+        self,
+        run: Steps,
+        buffers: Mapping[int, tuple[str, np.dtype[Any]]],
+        constants: Mapping[int, NDArray[Any]],
+        records: Mapping[int, np.dtype[Any]],
+        launched: Mapping[str, Launched],
+        by: float,
+        *,
+        is_own_size: bool,
+    ) -> None:
+        self._run, self._buffers, self._launched, self._by = run, buffers, launched, by
+        self._records = records
+        self._is_own_size = is_own_size
+        #: Memory that no kernel is given, by allocation.
+        self._others: dict[int, NDArray[np.uint8]] = {}
+        self._constants = {id: values.copy() for id, values in constants.items()}
+        self._draw = int(getattr(run, "draw", 0))
+        #: How many copies came to the device before the first result went to the host.
+        self._given = 0
+        self._has_answered = False
+        #: What came last to each place on the host, and from each place in memory.
+        self._on_host: dict[int, NDArray[Any]] = {}
+        self._from: dict[tuple[int, int], NDArray[Any]] = {}
+        #: What a call is given, by the identity of a launch that comes again.
+        self._calls: dict[int, tuple[Launched, dict[str, Any]]] = {}
+
+    @property
+    def is_of_own_data(self) -> bool:
+        """Whether the program has the data that it has by itself."""
+        return not self._draw
+
+    def do(self, told: Operation, stream: BinaryIO, connection: socket.socket) -> None:
+        """Do an operation; its data come from a stream, and go to a connection."""
+        match told:
+            case Launch():
+                self._launch(told)
+            case Copy(kind="to_device", target=Place(id, offset)):
+                self._to_device(id, offset, _read(stream, told.bytes))
+            case Copy(kind="to_host", source=Place(id, offset)):
+                self._has_answered = True
+                values = self._to_host(id, offset, told.bytes)
+                self._on_host[told.host] = self._from[id, offset] = values
+                connection.sendall(values.tobytes())
+            case Copy(kind="on_device", target=Place(to, start), source=Place(id, offset)):
+                self._write(to, start, self._to_host(id, offset, told.bytes).view(np.uint8))
+            case Fill(target=Place(id, offset)):
+                self._write(id, offset, np.full(told.bytes, told.byte & 0xFF, np.uint8))
+            case Allocation(id, size) if id in self._buffers:
+                self._run.fill(self._buffers[id][0], 0)
+            case Allocation(id, size) if id not in self._constants:
+                self._others[id] = np.zeros(size, np.uint8)
+            case Release(id):
+                self._others.pop(id, None)
+
+    def end(self, answers: Mapping[str, Sequence[tuple[int, int, int, str]]]) -> None:
+        """Write to each output what of it came to the host last, by the place there: programs swap memory.
+
+        Where the host has something else there at the end, it is what came last from the output's own memory.
+        """
+        for name, parts in answers.items():
+            for host, id, offset, field in parts:
+                kind = self._records[id] if field else self._buffers[id][1]
+                values = self._from.get((id, offset)) if host < 0 else self._on_host.get(host)
+                if values is not None:
+                    whole = _whole(values.view(np.uint8), kind)
+                    numbers = np.ascontiguousarray(whole[field] if field else whole)
+                    start = offset // kind.itemsize * (numbers.size // max(whole.size, 1))
+                    self._run.write(name, numbers.reshape(-1), start=start)
+
+    def _launch(self, launch: Launch) -> None:
+        if id(launch) not in self._calls:
+            self._calls[id(launch)] = self._call(launch)
+        launched, given = self._calls[id(launch)]
+        constants = {name: self._constants[id] for id, name in launched.constants.items()}
+        getattr(self._run, launched.kernel)(**given, **constants)
+
+    def _call(self, launch: Launch) -> tuple[Launched, dict[str, Any]]:
+        """Return how a launch becomes a call, and what that is given.
+
+        Raises:
+            KernelError: the first run of the program had no such launch.
+        """
+        launched = self._launched.get(f"{launch.kernel} {launch.file.name}:{launch.line}")
+        if launched is None:
+            raise KernelError(f"{launch.file.name}:{launch.line} launches {launch.kernel}, which its first run did not")
+        given: dict[str, Any] = {}
+        for each in launched.passed:
+            value = each.value(launch)
+            if isinstance(value, Place):
+                if value.allocation not in self._buffers:
+                    raise KernelError(
+                        f"{launch.kernel} is given memory for {each.name} that its first run did not have"
+                    )
+                given[each.name] = getattr(self._run, self._buffers[value.allocation][0])
+                if each.name in launched.offsets:
+                    given[f"{each.name}_offset"] = value.offset // launched.offsets[each.name]
+                elif value.offset:
+                    raise KernelError(
+                        f"{launch.kernel} is given a place inside a buffer for {each.name}, as never before"
+                    )
+            else:
+                given[each.name] = value
+        geometry = geometry_of(launch)
+        given |= {name: geometry[name] for name in launched.varying}
+        for name, value in launched.geometry.items() if self._is_own_size else ():
+            if geometry[name] != value:
+                raise KernelError(f"{launch.kernel} is launched with {name} {geometry[name]}, which was {value} before")
+        return launched, given
+
+    def _to_device(self, id: int, offset: int, data: bytes) -> None:
+        values = np.frombuffer(data, np.uint8)
+        if self._draw and self._by and not self._has_answered:
+            # Changed alike in each run of a draw: the n-th copy by the n-th numbers.
+            self._given += 1
+            rng = np.random.default_rng([self._draw, self._given])
+            values = values.copy()
+            whole = _whole(values, self._records.get(id, self._kind(id)))
+            for part in [whole[name] for name in whole.dtype.names] if whole.dtype.names else [whole]:
+                if part.dtype.kind == "f":
+                    part[...] = _changed(rng, part, self._by)
+        self._write(id, offset, values)
+
+    def _kind(self, id: int) -> np.dtype[Any]:
+        if id in self._constants:
+            return self._constants[id].dtype
+        return self._buffers[id][1] if id in self._buffers else np.dtype(np.uint8)
+
+    def _write(self, id: int, offset: int, data: NDArray[np.uint8]) -> None:
+        if id not in self._buffers:
+            held = self._constants.get(id, self._others.get(id))
+            assert held is not None
+            held.view(np.uint8)[offset : offset + data.size] = data
+        else:
+            name, kind = self._buffers[id]
+            self._run.write(name, _whole(data, kind), start=offset // kind.itemsize)
+
+    def _to_host(self, id: int, offset: int, size: int) -> NDArray[Any]:
+        if id not in self._buffers:
+            held = self._constants.get(id, self._others.get(id))
+            assert held is not None
+            return held.view(np.uint8)[offset : offset + size]
+        name, kind = self._buffers[id]
+        values = self._run.read(name, start=offset // kind.itemsize, count=-(-size // kind.itemsize))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return values.astype(kind).view(np.uint8)[:size]
+
+
+def geometry_of(launch: Launch) -> dict[str, int]:
+    """Return what says how a kernel is launched, by name."""
+    threads = [blocks * width for blocks, width in zip(launch.grid, launch.block, strict=True)]
+    extents = {"threads": threads, "grid": launch.grid, "block": launch.block}
+    named = {f"{what}_{axis}": n for what, found in extents.items() for axis, n in zip("xyz", found, strict=True)}
+    return {**named, "shared_bytes": launch.shared_bytes}
+
+
+def _whole(data: NDArray[np.uint8], kind: np.dtype[Any]) -> NDArray[Any]:
+    """Return the numbers or structs that are as a whole in data."""
+    return data[: data.size // kind.itemsize * kind.itemsize].view(kind)
+
+
+def _changed(rng: np.random.Generator, values: NDArray[Any], by: float) -> NDArray[Any]:
+    """Return numbers that are up to a part of each off; one that is then too large for its type stays what it is."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        others = (values * (1 + by * rng.uniform(-1, 1, values.shape))).astype(values.dtype)
+    return np.where(np.isfinite(others), others, values)
+
+
+def _operations(stream: BinaryIO) -> Iterator[Operation]:
+    """Yield the operations of a run, until its end."""
+    known: dict[int, Operation] = {}
+    while head := stream.read(_NUMBER.size):
+        (number,) = _NUMBER.unpack(head)
+        if number not in known:
+            (length,) = _NUMBER.unpack(_read(stream, _NUMBER.size))
+            known[number] = operation(json.loads(_read(stream, length)))
+        yield known[number]
+
+
+def _read(stream: BinaryIO, size: int) -> bytes:
+    data = stream.read(size)
+    if len(data) < size:
+        raise KernelError("the program ended in the middle of an operation")
+    return data
+
+
+@functools.cache
+def _image(folder: Path) -> bytes:
+    """Return the executable of an adopted program."""
+    return program_in(folder, on_gpu=False)[1].image
