@@ -28,7 +28,7 @@ class Coordinates:
     Args:
         tables: position of a parameter in the space, and its coordinates by value code, ``(n_values, n_columns)``.
         chain: positions of parameters, and a number for each of their values, the same for equal values. Each of them
-            adds a coordinate that says whether its value differs from that of the one before.
+            adds a coordinate, 1/2 where its value differs from that of the one before and else 0.
 
     Attributes:
         owners: position of the parameter each coordinate belongs to, -1 for the chain's, shape ``(count,)``.
@@ -46,7 +46,7 @@ class Coordinates:
         """Return the coordinates of value codes, ``(n, count)`` from ``(n, n_parameters)``, valid or not."""
         columns = [table[codes[:, column]] for column, table in self._tables]
         chain = [table[codes[:, column], None] for column, table in self._chain]
-        differ = (after != before for before, after in pairwise(chain))
+        differ = (0.5 * (after != before) for before, after in pairwise(chain))
         return np.concatenate([*columns, *differ, np.empty((len(codes), 0))], axis=1)
 
 
