@@ -8,8 +8,9 @@
 
 The value of a candidate is its expected improvement over the best feasible trial times both probabilities. After
 _PATIENCE evaluations without improvement, every second proposal is the neighbour of the best trials with the largest
-value. The search begins with the widest signature, or with a random configuration. Sources (earlier runs) give the
-prior mean of the Gaussian process (:mod:`mptune.strategies.model_based.transfer`).
+value. The search begins with the widest signature and the uniform types that may be accurate enough, or with a random
+configuration. Sources (earlier runs) give the prior mean of the Gaussian process
+(:mod:`mptune.strategies.model_based.transfer`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from mptune.errors import MptuneError
 from mptune.results.trial import SourceUse, Trial
 from mptune.space.configuration import Value
+from mptune.space.parameters import uniform_types
 from mptune.strategies.base import MAX_OBSERVATIONS, Array, Indices, Options, Source, option
 from mptune.strategies.model_based.acquisition import log_expected_improvement, log_improvement_bound
 from mptune.strategies.model_based.coordinates import features
@@ -36,6 +38,8 @@ from mptune.strategies.model_based.transfer import Sources, judged
 
 #: Attempts at a valid trial of the widest signature before the model takes over.
 _WIDEST_ATTEMPTS: Final = 4
+#: Uniform types whose log probability to be accurate enough is below this are not run before others.
+_LEAST_LOG_PROBABILITY: Final = math.log(0.2)
 #: Best feasible trials whose neighbours join a sample.
 _ELITE: Final = 4
 #: Evaluations without improvement after which every second proposal is a neighbour of the best trials. A smooth model
@@ -87,6 +91,11 @@ class BayesianStrategy(CandidateStrategy):
         #: Value of the best feasible outcome on the scale of the model; NaN without one.
         self._to_beat = math.nan
         self._widest_attempts = 0
+        #: Uniform types not yet run, as value codes by column.
+        self._uniform = [
+            {self.space.names.index(name): self.space.parameter(name).values.index(v) for name, v in types.items()}
+            for types in uniform_types(self.space.parameters).values()
+        ]
         #: Version of the model of errors, and its log probabilities of the candidates' signatures.
         self._accurate: tuple[int, Array] = (-1, np.empty(0))
         #: Cached neighbours of configurations.
@@ -102,6 +111,8 @@ class BayesianStrategy(CandidateStrategy):
         length_spread = self.options.length_spread
         self._sources = Sources(sources, self.space, self._coordinates, self.objective, length_spread)
         self._axes, self._validity = self._make_axes(), self._make_validity()
+        if self._sources.models:
+            self._uniform = []
         if self._signatures is not None:
             for source in sources:
                 self._signatures.suppose(*judged(source, self.space, self.signature), source.error_doubt)
@@ -187,7 +198,7 @@ class BayesianStrategy(CandidateStrategy):
 
     def _next(self) -> int | None:
         if not self._focus:
-            for step in (self._next_widest, self._next_first):
+            for step in (self._next_widest, self._next_uniform, self._next_first):
                 if (index := step()) is not None:
                     return index
         return self._next_by_model()
@@ -210,6 +221,28 @@ class BayesianStrategy(CandidateStrategy):
             return found[0]
         free = self._unseen(around)
         return free[signatures.log_probability(self.space.codes(free)).argmax()] if free else None
+
+    def _next_uniform(self) -> int | None:
+        """Return a configuration in a uniform type that has not run, if it may be accurate enough.
+
+        Mixed types pay for conversions: a model that knows only mixtures with the widest type does not expect a
+        narrower uniform type to be fast. The other parameters are those of the best trial, or random while others are.
+        """
+        columns = [self.space.names.index(name) for name in self.signature]
+        while self._uniform and (elite := self._elite(1)):
+            types, best = self._uniform.pop(0), self.space.codes(elite)
+            rows = self.space.codes(self.space.sample(min(256, self.space.size), self.rng)).copy()
+            rows[:, columns] = best[0, columns]
+            if self.first == 1:
+                rows = np.concatenate([best, rows])
+            rows[:, list(types)] = list(types.values())
+            known = self.space.codes(list(self._seen))[:, list(types)]
+            found = self._unseen(self.space.indices_of(rows))
+            if (known == rows[0, list(types)]).all(axis=1).any() or not found:
+                continue
+            if self._signatures is None or self._signatures.log_probability(rows[:1])[0] >= _LEAST_LOG_PROBABILITY:
+                return found[0]
+        return None
 
     def _unseen(self, indices: Indices) -> list[int]:
         """Return the valid, unseen ones of the indices."""

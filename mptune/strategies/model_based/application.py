@@ -15,14 +15,12 @@ import numpy as np
 
 from mptune.results.kernel_times import host_ms, kernel_times
 from mptune.results.trial import Trial
-from mptune.space.parameters import PolicyParameter, PrecisionParameter, uniform_types
+from mptune.space.parameters import PolicyParameter, PrecisionParameter
 from mptune.strategies.base import Array, Codes
 from mptune.strategies.bayesian import BayesianStrategy
 from mptune.strategies.model_based.models import Axis, ModelledAxis, Outcome
 from mptune.strategies.model_based.strategy import Candidates
 
-#: Uniform types whose log probability to be accurate enough is below this are not run before others.
-_LEAST_LOG_PROBABILITY: Final = math.log(0.2)
 #: Smallest deviation of the logarithm of a run's time.
 _LEAST_DEVIATION: Final = 1e-3
 
@@ -129,25 +127,3 @@ class ApplicationStrategy(BayesianStrategy):
             numbers += [time_ms / max(launches, 1), launches]
         levels = np.array(numbers, dtype=np.float64)
         return np.log(levels, out=np.full(len(levels), np.nan), where=levels > 0)
-
-    def _next_first(self) -> int | None:
-        """Return a configuration with one type throughout that nobody has run, if it may be accurate enough.
-
-        When there is none, return a random configuration until the first ones have run.
-        """
-        columns = [self.space.names.index(name) for name in self.signature]
-        known = {tuple(row) for row in self.space.codes(list(self._seen))[:, columns].tolist()}
-        drawn = self.space.codes(self.space.sample(min(256, self.space.size), self.rng)).copy()
-        for best in self.space.codes(self._elite(1)):
-            drawn[:, columns] = best[columns]
-        for types in uniform_types(self.space.parameters).values():
-            rows = drawn.copy()
-            for name, value in types.items():
-                column = self.space.names.index(name)
-                rows[:, column] = self.space.parameters[column].values.index(value)
-            if tuple(rows[0, columns].tolist()) in known:
-                continue
-            signatures, found = self._signatures, self._unseen(self.space.indices_of(rows))
-            if found and (signatures is None or signatures.log_probability(rows[:1])[0] >= _LEAST_LOG_PROBABILITY):
-                return found[0]
-        return super()._next_first()

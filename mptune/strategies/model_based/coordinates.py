@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import MptuneError, UnknownNameError
+from mptune.precision import EVERY_PRECISION
 from mptune.space.parameters import CategoricalParameter, Parameter, PermutationParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Array
@@ -25,22 +27,27 @@ class Coordinates:
 
     Args:
         tables: position of a parameter in the space, and its coordinates by value code, ``(n_values, n_columns)``.
+        chain: positions of parameters, and a number for each of their values, the same for equal values. Each of them
+            adds a coordinate, 1/2 where its value differs from that of the one before and else 0.
 
     Attributes:
-        owners: position of the parameter each coordinate belongs to, shape ``(count,)``.
+        owners: position of the parameter each coordinate belongs to, -1 for the chain's, shape ``(count,)``.
         count: number of coordinates.
     """
 
-    def __init__(self, tables: Iterable[tuple[int, Array]]) -> None:
-        self._tables = tuple(tables)
+    def __init__(self, tables: Iterable[tuple[int, Array]], chain: Sequence[tuple[int, Array]] = ()) -> None:
+        self._tables, self._chain = tuple(tables), chain
         widths = [table.shape[1] for _, table in self._tables]
-        self.owners = np.repeat(np.array([column for column, _ in self._tables], dtype=np.int64), widths)
+        owners = np.repeat(np.array([column for column, _ in self._tables], dtype=np.int64), widths)
+        self.owners = np.concatenate([owners, np.full(max(len(chain) - 1, 0), -1)])
         self.count = len(self.owners)
 
     def at(self, codes: NDArray[Any]) -> Array:
         """Return the coordinates of value codes, ``(n, count)`` from ``(n, n_parameters)``, valid or not."""
         columns = [table[codes[:, column]] for column, table in self._tables]
-        return np.concatenate([*columns, np.empty((len(codes), 0))], axis=1)
+        chain = [table[codes[:, column], None] for column, table in self._chain]
+        differ = (0.5 * (after != before) for before, after in pairwise(chain))
+        return np.concatenate([*columns, *differ, np.empty((len(codes), 0))], axis=1)
 
 
 def features(space: SearchSpace) -> Coordinates:
@@ -48,7 +55,8 @@ def features(space: SearchSpace) -> Coordinates:
 
     Beside the features of the search space each size gets its alignment: a block of 128 is like one of 144 in most
     respects, but it fills warps, divides the problem and avoids bank conflicts as one of 64 does. Models of earlier
-    runs need the alignment to explain the times of some kernels.
+    runs need the alignment to explain the times of some kernels. Each type gets whether it differs from the type
+    declared before it, as that costs a conversion.
     """
     probes = space.codes(space.sample(min(space.size, 512), np.random.default_rng(0)))
     tables: list[tuple[int, Array]] = []
@@ -56,7 +64,13 @@ def features(space: SearchSpace) -> Coordinates:
         varying = np.ptp(table[probes[:, column]], axis=0) > 0
         tables.append((column, table[:, varying]))
     aligned = ((column, alignment(parameter)) for column, parameter in enumerate(space.parameters))
-    return Coordinates([*tables, *((column, table[:, None]) for column, table in aligned if table is not None)])
+    names = list(EVERY_PRECISION)
+    types = [
+        (column, np.array([names.index(str(value)) for value in parameter.values]))
+        for column, parameter in enumerate(space.parameters)
+        if isinstance(parameter, PrecisionParameter)
+    ]
+    return Coordinates([*tables, *((column, table[:, None]) for column, table in aligned if table is not None)], types)
 
 
 def alignment(parameter: Parameter) -> Array | None:
