@@ -1,0 +1,158 @@
+"""g++ that stays: a process that has read the prelude forks for each source.
+
+``compiler_server.c``, loaded into the compiler proper (``LD_PRELOAD``), does that. It saves the start of g++ and the
+reading of the prelude, and the generated code is the same. A source that a server cannot compile needs a g++ of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import shlex
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from mptune.backends.processes import Child, ChildGroup, output_of
+
+#: The files in the folder compilers run in; :data:`LOG` has the output of a server's programs.
+ASSEMBLY, LIBRARY, LOG = "kernel.s", "kernel.so", "log"
+_OBJECT: Final = "kernel.o"
+SERVER: Final = Path(__file__).with_name("compiler_server.c")
+#: The source in a server's command: no file can have this name.
+_SERVED: Final = "/dev/null/source"
+#: Flags of the library that makes a server. Checks of the C library would replace the functions that it defines.
+SERVER_FLAGS: Final = ("-w", "-O1", "-U_FORTIFY_SOURCE", "-shared", "-fPIC", f'-DMPTUNE_SOURCE="{_SERVED}"')
+#: Flags that change what the assembler and the linker do.
+_UNSERVED: Final = ("-flto", "-fuse-ld", "-fno-pic", "-fno-PIC", "-Wa,", "-Wl,", "-Xassembler", "-Xlinker", "-L", "-l")
+#: Symbols that position-independent x86 code takes from elsewhere, and those that need no library.
+_IMPORTED: Final = re.compile(r"([\w.]+)@(?:PLT|GOT)")
+_IN_RUNTIME: Final = re.compile(r"_ZNK?11mptune_host|mptune_|(?:memcpy|memmove|memset|mprotect|__tls_get_addr)\Z")
+_STATUS: Final = struct.Struct("=i")
+_START_S: Final = 30.0
+
+
+class Servers:
+    """The servers for one prelude and one set of flags: one for each compilation at a time, from any thread.
+
+    Args:
+        command: g++ with the flags of every source, none of which names a file or the language.
+        header: the header whose compiled form a server reads.
+        library: :data:`SERVER`, compiled.
+    """
+
+    def __init__(self, processes: ChildGroup, command: Sequence[str], header: Path, library: Path) -> None:
+        self._processes = processes
+        self._environment = {**os.environ, "LD_PRELOAD": str(library), "LC_ALL": "C"}
+        self._lock = threading.Lock()
+        self._idle: list[_Server] = []
+        self._is_closed = False
+        source = ("-include", str(header), "-include", _SERVED, "-x", "c++", os.devnull, "-S", "-o", "-")
+        _, answer = output_of([*command, "-###", *source])
+        programs = [shlex.split(line) for line in answer.splitlines() if line.startswith(" ")]
+        self._tools = [output_of([command[0], f"-print-prog-name={name}"])[1].strip() for name in ("as", "ld")]
+        # Another preloaded library might not work beside the server's.
+        can_serve = "LD_PRELOAD" not in os.environ and not any(flag.startswith(_UNSERVED) for flag in command)
+        #: The compiler proper with its arguments; nothing if no server can be used.
+        self._compiler = programs[0] if can_serve and len(programs) == 1 and "cc1plus" in programs[0][0] else []
+
+    def compile(self, source: str, runtime: Path, link: Sequence[str], folder: Path, timeout_s: float) -> bool:
+        """Make assembly and library of a source in its folder; return whether a server could.
+
+        Args:
+            runtime: the object to link with.
+            link: the command that makes the library of the assembly, whatever that needs.
+
+        Raises:
+            subprocess.TimeoutExpired: it took longer.
+        """
+        if not self._compiler:
+            return False
+        assembler, linker = self._tools
+        try:
+            (folder / "source.cpp").write_bytes(source.encode())
+            with self._borrowed() as server:
+                if server.run(folder, (), timeout_s) != 0:
+                    return False
+                imported = _IMPORTED.findall((folder / ASSEMBLY).read_text(errors="replace"))
+                # The linker searches libraries for as long as it does everything else.
+                if platform.machine() != "x86_64" or not all(map(_IN_RUNTIME.match, imported)):
+                    return server.run(folder, link, timeout_s) == 0
+                assemble = (assembler, "-o", _OBJECT, ASSEMBLY)
+                direct = (linker, "-shared", "--hash-style=gnu", "-o", LIBRARY, _OBJECT, str(runtime))
+                return server.run(folder, assemble, timeout_s) == 0 and server.run(folder, direct, timeout_s) == 0
+        except OSError:
+            self._compiler = []
+            return False
+
+    def close(self) -> None:
+        """End the idle servers at once, and others when they are done."""
+        with self._lock:
+            self._is_closed = True
+            while self._idle:
+                self._idle.pop().close()
+
+    @contextlib.contextmanager
+    def _borrowed(self) -> Iterator[_Server]:
+        with self._lock:
+            server = self._idle.pop() if self._idle else None
+        server = server or _Server(self._processes, self._compiler, self._environment)
+        try:
+            yield server
+        except BaseException:
+            server.close()
+            raise
+        with self._lock:
+            if not self._is_closed:
+                self._idle.append(server)
+                return
+        server.close()
+
+
+class _Server:
+    """A compiler that forks for each source; its methods raise :class:`OSError` when it is gone."""
+
+    def __init__(self, processes: ChildGroup, command: Sequence[str], environment: dict[str, str]) -> None:
+        self._processes = processes
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        null = subprocess.DEVNULL
+        with contextlib.ExitStack() as failed, theirs:
+            failed.callback(self._socket.close)
+            self._child = processes.start(
+                lambda: Child(command, env=environment, cwd=os.sep, stdin=theirs.fileno(), stdout=null, stderr=null)
+            )
+            failed.pop_all()
+        try:
+            self._receive(_START_S)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise OSError("the compiler did not reach its source") from error
+            raise
+
+    def run(self, folder: Path, command: Sequence[str], timeout_s: float) -> int:
+        """Run a command in a folder, or compile the source there; return the status, 0 for success."""
+        self._socket.settimeout(None)
+        self._socket.send("".join(f"{word}\0" for word in (str(folder), *command)).encode())
+        (status,) = _STATUS.unpack(self._receive(timeout_s))
+        return int(status)
+
+    def close(self) -> None:
+        self._processes.end(self._child)
+        self._socket.close()
+
+    def _receive(self, timeout_s: float) -> bytes:
+        def attempt(allowed_s: float) -> bytes:
+            self._socket.settimeout(allowed_s)
+            return self._socket.recv(_STATUS.size)
+
+        answer = self._processes.within(timeout_s, attempt)
+        if not answer:
+            raise OSError("the compiler is gone")
+        return answer
