@@ -1,7 +1,7 @@
 """g++ that stays: a process that has read the prelude forks for each source.
 
 ``compiler_server.c``, loaded into the compiler proper (``LD_PRELOAD``), does that. It saves the start of g++ and the
-reading of the prelude, and the generated code is the same. A source that a server cannot compile needs a g++ of its own.
+reading of the prelude, and the generated code is the same. A source that a server cannot compile is compiled as usual.
 """
 
 from __future__ import annotations
@@ -66,8 +66,11 @@ class Servers:
         """Make assembly and library of a source in its folder; return whether a server could.
 
         Args:
+            source: what follows the prelude.
             runtime: the object to link with.
             link: the command that makes the library of the assembly, whatever that needs.
+            folder: where the files are made.
+            timeout_s: the limit of each program.
 
         Raises:
             subprocess.TimeoutExpired: it took longer.
