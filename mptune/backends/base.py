@@ -218,8 +218,8 @@ class Compiler(ABC):
         """Return the share of a binary's floating-point arithmetic that is on vectors; NaN if that is not known."""
         return math.nan
 
-    def stay(self) -> None:  # noqa: B027 - optional
-        """Keep processes for further sources until :meth:`close`; before the first of many compilations."""
+    def stay(self, compilers: int) -> None:  # noqa: B027 - optional
+        """Keep processes for so many compilations at a time until :meth:`close`; before the first of many sources."""
 
     def paused(self) -> AbstractContextManager[None]:
         """Hold up the compilations of all threads for the length of a block, if they would disturb a timing."""

@@ -182,7 +182,7 @@ class HostCompiler(Compiler):
     def paused(self) -> AbstractContextManager[None]:
         return self._processes.paused()
 
-    def stay(self) -> None:
+    def stay(self, compilers: int) -> None:  # noqa: ARG002 - each starts when it is needed
         self._stays = switch("MPTUNE_COMPILER_SERVER")
 
     def close(self) -> None:

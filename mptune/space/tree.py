@@ -464,8 +464,8 @@ def _grow(steps: Sequence[_Step], domains: Mapping[str, _Domain]) -> Tree:
         parents, chosen = _expand(step, domain, known, n)
         if not len(parents):
             raise EmptySpaceError(f"no combination of {', '.join(s.parameter for s in steps)} is valid")
-        used = known.keys() & {name for expression in step.derived.values() for name in expression.names}
-        row = {name: known[name].take(parents) for name in used}
+        inputs = known.keys() & {name for expression in step.derived.values() for name in expression.names}
+        row = {name: known[name].take(parents) for name in inputs}
         row[step.parameter] = _Known(chosen, domain.allowed)
         for name, expression in step.derived.items():
             row[name] = _evaluate(expression, row, len(parents))
@@ -591,7 +591,8 @@ def _merge_states(
     """Give edges that agree on everything remembered one node of the next level.
 
     Args:
-        of_nodes: what an edge has from the node it starts at, for each of ``n`` nodes.
+        of_nodes: what an edge has from the node it starts at.
+        n: the number of these nodes.
         parents: the node each edge starts at, (n_edges,).
         of_edges: what is new, for each edge.
 

@@ -42,7 +42,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextlib.contextmanager
 def staying(prepared: Path, folder: Path) -> Iterator[HostCompiler]:
     compiler = HostCompiler(cache=BinaryCache(shutil.copytree(prepared, folder / "cache")))
-    compiler.stay()
+    compiler.stay(1)
     with contextlib.closing(compiler):
         yield compiler
 

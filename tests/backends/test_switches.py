@@ -46,7 +46,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def compiled_and_run(body: str = BODY) -> tuple[bytes, np.ndarray]:
     """Return the library and the results."""
     backend, y = HostBackend(workers=2), np.zeros(192)
-    backend.compiler.stay()
+    backend.compiler.stay(1)
     try:
         binary = backend.compiler.compile(prelude() + body, "reverse", CompileOptions())
         launch_on_arrays(backend, backend.device.load(binary), (3,), (64,), y, X)
