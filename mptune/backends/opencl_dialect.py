@@ -12,7 +12,7 @@ import functools
 import re
 from typing import Final
 
-from mptune.cpp.prelude import prelude
+from mptune.cpp.prelude import include_lines, prelude, short_intrinsics
 from mptune.source.dialect import KERNEL_FUNCTION, comments_blanked, parameters_at
 
 #: Words of OpenCL that are names in the prelude or may be some in a template: keywords, and functions that OpenCL has
@@ -44,6 +44,10 @@ def as_opencl(source: str) -> str:
     # A kernel is launched by the name it has.
     kernels = {head[1] for head in KERNEL_FUNCTION.finditer(comments_blanked(body))}
     definitions = "".join(f"#define {word} mptune_{word}\n" for word in _HIDDEN if word not in kernels)
+    # A third of what a driver's front end takes for a short kernel. A header or a macro may form their names.
+    may_use_short = "##" in body or include_lines(body) or not short_intrinsics().isdisjoint(re.findall(r"\w+", body))
+    if not may_use_short:
+        definitions += "#define MPTUNE_NO_SHORT_INTRINSICS 1\n"
     before = _prelude() if len(body) < len(source) else ""
     return f"{definitions}{before}{_body(body)}"
 

@@ -20,6 +20,9 @@ using namespace mptune_short;
 #define MPTUNE_FMA(a, b, c) mp::fma(a, b, c)
 #endif
 
+// No source that is given to an OpenCL driver has them unless it names one: they take long to read.
+#if !defined(MPTUNE_NO_SHORT_INTRINSICS)
+
 #if !defined(MPTUNE_LAZY)
 #define MPTUNE_LAZY
 #endif
@@ -185,3 +188,5 @@ MPTUNE_PAIRS(mptune_bfloat16, mptune_bfloat162, __float2bfloat162_rn, __floats2b
 #undef MPTUNE_PAIRS
 
 }  // namespace mptune_short
+
+#endif
