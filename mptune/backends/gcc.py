@@ -12,10 +12,9 @@ import platform
 import re
 import shlex
 import socket
-import struct
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -34,8 +33,8 @@ _UNSERVED: Final = ("-flto", "-fuse-ld", "-fno-pic", "-fno-PIC", "-Wa,", "-Wl,",
 #: Symbols that position-independent x86 code takes from elsewhere, and those that need no library.
 _IMPORTED: Final = re.compile(r"([\w.]+)@(?:PLT|GOT)")
 _IN_RUNTIME: Final = re.compile(r"_ZNK?11mptune_host|mptune_|(?:memcpy|memmove|memset|mprotect|__tls_get_addr)\Z")
-_STATUS: Final = struct.Struct("=i")
-_START_S: Final = 30.0
+#: The status of a command that succeeded, an int.
+_SUCCESS: Final = bytes(4)
 
 
 class Servers:
@@ -80,16 +79,20 @@ class Servers:
         assembler, linker = self._tools
         try:
             (folder / "source.cpp").write_bytes(source.encode())
-            with self._borrowed() as server:
-                if server.run(folder, (), timeout_s) != 0:
+            with self._borrowed(timeout_s) as server:
+
+                def succeeds(*command: str) -> bool:
+                    server.send(folder, command)
+                    return self._processes.within(timeout_s, server.receive) == _SUCCESS
+
+                if not succeeds():
                     return False
                 imported = _IMPORTED.findall((folder / ASSEMBLY).read_text(errors="replace"))
                 # The linker searches libraries for as long as it does everything else.
                 if platform.machine() != "x86_64" or not all(map(_IN_RUNTIME.match, imported)):
-                    return server.run(folder, link, timeout_s) == 0
-                assemble = (assembler, "-o", _OBJECT, ASSEMBLY)
-                direct = (linker, "-shared", "--hash-style=gnu", "-o", LIBRARY, _OBJECT, str(runtime))
-                return server.run(folder, assemble, timeout_s) == 0 and server.run(folder, direct, timeout_s) == 0
+                    return succeeds(*link)
+                direct = ("-shared", "--hash-style=gnu", "-o", LIBRARY, _OBJECT, str(runtime))
+                return succeeds(assembler, "-o", _OBJECT, ASSEMBLY) and succeeds(linker, *direct)
         except OSError:
             self._compiler = []
             return False
@@ -99,63 +102,47 @@ class Servers:
         with self._lock:
             self._is_closed = True
             while self._idle:
-                self._idle.pop().close()
+                self._processes.end(self._idle.pop())
 
     @contextlib.contextmanager
-    def _borrowed(self) -> Iterator[_Server]:
+    def _borrowed(self, timeout_s: float) -> Iterator[_Server]:
+        """Lend a server, started if none is idle; end one that fails."""
         with self._lock:
             server = self._idle.pop() if self._idle else None
-        server = server or _Server(self._processes, self._compiler, self._environment)
-        try:
+        is_new = server is None
+        server = server or self._processes.start(lambda: _Server(self._compiler, self._environment))
+        with contextlib.ExitStack() as failed:
+            failed.callback(self._processes.end, server)
+            if is_new:
+                self._processes.within(timeout_s, server.receive)
             yield server
-        except BaseException:
-            server.close()
-            raise
-        with self._lock:
-            if not self._is_closed:
-                self._idle.append(server)
-                return
-        server.close()
+            with self._lock:
+                if not self._is_closed:
+                    failed.pop_all()
+                    self._idle.append(server)
 
 
-class _Server:
+class _Server(Child):
     """A compiler that forks for each source; its methods raise :class:`OSError` when it is gone."""
 
-    def __init__(self, processes: ChildGroup, command: Sequence[str], environment: dict[str, str]) -> None:
-        self._processes = processes
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         null = subprocess.DEVNULL
-        with contextlib.ExitStack() as failed, theirs:
-            failed.callback(self._socket.close)
-            self._child = processes.start(
-                lambda: Child(command, env=environment, cwd=os.sep, stdin=theirs.fileno(), stdout=null, stderr=null)
-            )
-            failed.pop_all()
-        try:
-            self._receive(_START_S)
-        except BaseException as error:
-            self.close()
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise OSError("the compiler did not reach its source") from error
-            raise
+        with theirs:
+            super().__init__(command, env=environment, cwd=os.sep, stdin=theirs.fileno(), stdout=null, stderr=null)
 
-    def run(self, folder: Path, command: Sequence[str], timeout_s: float) -> int:
-        """Run a command in a folder, or compile the source there; return the status, 0 for success."""
+    def send(self, folder: Path, command: Sequence[str]) -> None:
+        """Have a command run in a folder, or the source there compiled."""
         self._socket.settimeout(None)
         self._socket.send("".join(f"{word}\0" for word in (str(folder), *command)).encode())
-        (status,) = _STATUS.unpack(self._receive(timeout_s))
-        return int(status)
 
-    def close(self) -> None:
-        self._processes.end(self._child)
+    def receive(self, allowed_s: float) -> bytes:
+        """Return the status of what was sent, as waitpid() gives it."""
+        self._socket.settimeout(allowed_s)
+        if answer := self._socket.recv(len(_SUCCESS)):
+            return answer
+        raise OSError("the compiler is gone")
+
+    def kill(self) -> None:
+        super().kill()
         self._socket.close()
-
-    def _receive(self, timeout_s: float) -> bytes:
-        def attempt(allowed_s: float) -> bytes:
-            self._socket.settimeout(allowed_s)
-            return self._socket.recv(_STATUS.size)
-
-        answer = self._processes.within(timeout_s, attempt)
-        if not answer:
-            raise OSError("the compiler is gone")
-        return answer

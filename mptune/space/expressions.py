@@ -215,8 +215,6 @@ def map_children(node: _Node, change: Callable[[ast.expr], ast.expr]) -> _Node:
             return change(item)
         return map_children(item, change) if isinstance(item, ast.comprehension) else item
 
-    if isinstance(node, ast.Name | ast.Constant):
-        return node
     clone = node
     for field in node._fields:
         value = getattr(node, field, None)
@@ -501,8 +499,6 @@ def _chain(node: ast.expr, op: type[ast.operator]) -> list[ast.expr]:
 
 def replace_parts(node: ast.expr, names: Mapping[int, str]) -> ast.expr:
     """Return the tree with some of its parts, given by their ``id``, replaced by names."""
-    if not names:
-        return node
     if id(node) in names:
         return ast.Name(names[id(node)], ast.Load())
     return map_children(node, lambda child: replace_parts(child, names))

@@ -568,21 +568,10 @@ def _evaluate(expression: Expression, row: Mapping[str, _Known], n: int) -> _Kno
     used = {name: row[name] for name in sorted(expression.names)}
     if math.prod(len(known.values) for known in used.values()) <= max(n, _SMALL):
         results = _tabulate(expression.evaluate_columns, {name: known.values for name, known in used.items()})
-        return _distinct(results).take(_keys(list(used.values()), n))
-    return _distinct(_in_blocks(expression.evaluate_columns, used, n))
-
-
-def _distinct(column: NDArray[Any]) -> _Known:
-    if column.dtype.kind in "bi":
-        low = int(column.min())
-        radix = int(column.max()) - low + 1
-        if radix <= 4 * len(column):  # no need to sort
-            codes, _ = _dense(column.astype(np.int64) - low, radix)
-            values = np.empty(int(codes.max()) + 1, dtype=column.dtype)
-            values[codes] = column
-            return _Known(codes.astype(np.int32), values)
-    values, codes = np.unique(column, return_inverse=True)
-    return _Known(codes.astype(np.int32), values)
+        distinct, inverse = np.unique(results, return_inverse=True)
+        return _Known(inverse.astype(np.int32)[_keys(list(used.values()), n)], distinct)
+    distinct, inverse = np.unique(_in_blocks(expression.evaluate_columns, used, n), return_inverse=True)
+    return _Known(inverse.astype(np.int32), distinct)
 
 
 def _merge_states(
@@ -590,14 +579,8 @@ def _merge_states(
 ) -> tuple[NDArray[np.int32], int, dict[str, _Known]]:
     """Give edges that agree on everything remembered one node of the next level.
 
-    Args:
-        of_nodes: what an edge has from the node it starts at.
-        n: the number of these nodes.
-        parents: the node each edge starts at, (n_edges,).
-        of_edges: what is new, for each edge.
-
-    Returns:
-        the nodes of the next level the edges lead to (n_edges,), their number, and what is remembered of each.
+    What is remembered is of the ``n`` nodes that edges start at, and of edges. Returns the nodes that the edges lead to
+    (n_edges,), their number, and what is remembered of each.
     """
     keys, radix = _joined(np.zeros(n, dtype=np.int64), 1, of_nodes)
     keys, radix = _joined(keys[parents], radix, of_edges)
