@@ -46,10 +46,10 @@ def as_opencl(source: str) -> str:
     definitions = "".join(f"#define {word} mptune_{word}\n" for word in _HIDDEN if word not in kernels)
     # A third of what a driver's front end takes for a short kernel. A header or a macro may form their names.
     may_use_short = "##" in body or include_lines(body) or not short_intrinsics().isdisjoint(re.findall(r"\w+", body))
-    if not may_use_short:
-        definitions += "#define MPTUNE_NO_SHORT_INTRINSICS 1\n"
-    before = _prelude() if len(body) < len(source) else ""
-    return f"{definitions}{before}{_body(body)}"
+    if len(body) < len(source):
+        definitions += "" if may_use_short else "#define MPTUNE_NO_SHORT_INTRINSICS 1\n"
+        definitions += _prelude()
+    return f"{definitions}{_body(body)}"
 
 
 @functools.cache
