@@ -153,7 +153,9 @@ def markdown(document: Mapping[str, Any]) -> str:
         )
     lines += [
         "",
-        "Compile: time an evaluation waits for its compiler. Accuracy: the launch that is checked, and the comparison.",
+        "Compile: time an evaluation waits for its compiler; in turn, g++ is started for each configuration, ahead, it "
+        "is started once for each compilation at a time and forks. Accuracy: the launch that is checked, and the "
+        "comparison.",
         "",
     ]
     for name, ratio in document["ratios"].items():

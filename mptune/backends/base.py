@@ -217,6 +217,9 @@ class Compiler(ABC):
         """Return the fraction of vector instructions in a binary's floating-point arithmetic; NaN if unknown."""
         return math.nan
 
+    def stay(self, compilers: int) -> None:  # noqa: B027 - optional
+        """Keep processes for so many compilations at a time until :meth:`close`; before the first of many sources."""
+
     def paused(self) -> AbstractContextManager[None]:
         """Pause the compilations of all threads for a block, if they would disturb a timing."""
         return nullcontext()

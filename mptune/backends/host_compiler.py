@@ -21,10 +21,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from mptune.backends.base import Binary, CompileOptions, Compiler, compile_cached, excerpt
 from mptune.backends.binary_cache import BinaryCache
+from mptune.backends.gcc import ASSEMBLY, LIBRARY, LOG, SERVER, SERVER_FLAGS, Servers
 from mptune.backends.processes import ChildGroup, output_of
 from mptune.backends.processor import processor
 from mptune.cpp.prelude import prelude, with_headers
@@ -77,14 +78,12 @@ _OF_FAMILY: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "clang": (("-nostdlib++", "-nostartfiles", *LLVM_FLAGS), ("-lm",)),
     "zig": (ZIG_FLAGS, ("-nostdlib",)),
 }
-#: The files in the folder compilers run in.
-ASSEMBLY, LIBRARY = "kernel.s", "kernel.so"
 #: The source comes from standard input.
 _SOURCE: Final = ("-x", "c++", "-")
 #: The source's name in messages of compilers: zig copies standard input to a file.
 _SOURCE_NAME: Final = re.compile(r"<stdin>|[^\s:]*/[0-9a-f]{32}-stdin\.cpp")
 #: Environment variables that are 0 or 1.
-_SWITCHES: Final = ("MPTUNE_FIBER_ASSEMBLY", "MPTUNE_PRECOMPILED_PRELUDE")
+_SWITCHES: Final = ("MPTUNE_COMPILER_SERVER", "MPTUNE_FIBER_ASSEMBLY", "MPTUNE_PRECOMPILED_PRELUDE")
 #: Floating-point arithmetic in assembly of x86 (AT&T syntax) and AArch64: on vectors, and on one number.
 _X86: Final = r"v?(?:add|sub|mul|div|sqrt|fn?m(?:add|sub)(?:add|sub)?\d{3})"
 _ARM: Final = r"f(?:add|sub|mul|div|mla|mls|madd|msub|nmadd|nmsub|nmul|sqrt)"
@@ -120,16 +119,20 @@ class Program:
         return (*_FLAGS, *X86_FLAGS, *own, f"-march={target or 'native'}", *extra, *_SOURCE, *libraries)
 
 
-#: Files of a compiled prelude: a header that is included in place of its text, the same as g++ has it after reading it
-#: (.gch), and the object to link with: the code around launches, which is the same for all sources.
-_Prelude = tuple[Path, Path, Path]
+class _Prelude(NamedTuple):
+    """Files of a compiled prelude."""
+
+    header: Path  #: included in place of the prelude's text
+    compiled: Path  #: the header as g++ has it after reading it (.gch)
+    runtime: Path  #: the object to link with: the code around launches, which is the same for all sources
+    server: Path  #: the library that makes a server of a compiler; empty where it does not compile
 
 
 class HostCompiler(Compiler):
     """A C++ compiler, by default the one that :func:`find_compiler` finds.
 
     Reading the prelude is a good part of a short kernel's compilation. So g++'s prelude is compiled once for each set
-    of flags, to a header and an object.
+    of flags, to a header and an object. After :meth:`stay` compilers that have read it fork for each source.
     """
 
     def __init__(
@@ -142,6 +145,9 @@ class HostCompiler(Compiler):
         self._lock = threading.Lock()
         #: The prelude by the compiler's version and command; None where it cannot be kept or made.
         self._preludes: dict[tuple[str, ...], _Prelude | None] = {}
+        self._stays = False
+        #: By the prelude's header, which there is one of for each compiler and set of flags.
+        self._servers: dict[Path, Servers] = {}
 
     @property
     def program(self) -> Program:
@@ -176,8 +182,13 @@ class HostCompiler(Compiler):
     def paused(self) -> AbstractContextManager[None]:
         return self._processes.paused()
 
+    def stay(self, compilers: int) -> None:  # noqa: ARG002 - each starts when it is needed
+        self._stays = switch("MPTUNE_COMPILER_SERVER")
+
     def close(self) -> None:
         self._processes.close()
+        for servers in self._servers.values():
+            servers.close()
 
     def _cached(self, source: str, function: str, options: CompileOptions, output: str) -> Binary:
         build = build_in(source)  # a source may name its compiler
@@ -193,7 +204,7 @@ class HostCompiler(Compiler):
                 # The runtime does not link to a source without a kernel.
                 is_usual = body != source and "MPTUNE_HOST_ENTRY(" in body
                 if is_usual and (made := self._precompiled(program, flags)) is not None:
-                    return job.library(body, ["-include", str(made[0])], [str(made[2])])
+                    return job.library(body, made, self._servers.get(made.header))
                 return job.library(source)
 
         key = [program.version, *program.command, processor().fingerprint, *flags, with_headers(source, flags)]
@@ -207,8 +218,10 @@ class HostCompiler(Compiler):
         key = (program.version, *command)
         with self._lock:
             if key not in self._preludes:
-                self._preludes[key] = self._precompile(command, self._cache.key([*key, prelude()]))
+                self._preludes[key] = self._precompile(command, self._cache.key([*key, prelude(), SERVER.read_text()]))
             made = self._preludes[key]
+            if made is not None and self._stays and made.header not in self._servers:
+                self._servers[made.header] = Servers(self._processes, command, made.header, made.server)
         # If the cache has been pruned meanwhile, sources are compiled whole from now on.
         with contextlib.suppress(OSError):
             for path in made or ():
@@ -219,7 +232,7 @@ class HostCompiler(Compiler):
     def _precompile(self, command: Sequence[str], key: str) -> _Prelude | None:
         with contextlib.suppress(OSError, CompileError), self._cache.workspace() as folder:
             kept = own_folder(self._cache.directory / "headers")
-            found = (kept / key, kept / f"{key}.gch", kept / f"{key}.o")
+            found = _Prelude(kept / key, *(kept / f"{key}.{suffix}" for suffix in ("gch", "o", "so")))
             if not all(map(is_own, found)):
                 text = folder / "prelude.hpp"
                 # The #line keeps this folder out of messages.
@@ -227,7 +240,12 @@ class HostCompiler(Compiler):
                 job = _Job(self._processes, Program(tuple(command), "", "gcc"), "the prelude", (), 60.0, folder)
                 job.execute("", ["-x", "c++-header", str(text)], "header")
                 job.execute("", ["-DMPTUNE_RUNTIME_HERE=1", "-x", "c++", "-c", str(text)], "runtime")
-                for made, path in zip((text, folder / "header", folder / "runtime"), found, strict=True):
+                server = folder / "server"
+                server.touch()
+                with contextlib.suppress(CompileError):
+                    c_compiler = dataclasses.replace(job, program=Program(tuple(command[:1]), "", "gcc"))
+                    c_compiler.execute("", [*SERVER_FLAGS, "-x", "c++", str(SERVER)], server.name)
+                for made, path in zip((text, folder / "header", folder / "runtime", server), found, strict=True):
                     made.chmod(0o600)
                     made.replace(path)
             return found
@@ -245,15 +263,30 @@ class _Job:
     timeout_s: float
     folder: Path
 
-    def library(self, text: str, header: Sequence[str] = (), runtime: Sequence[str] = ()) -> tuple[bytes, str]:
-        """Return a library, followed by the counts of its arithmetic, and the compiler's output."""
-        assembly, log = self.assembly(text, header)
+    def library(self, text: str, made: _Prelude | None = None, servers: Servers | None = None) -> tuple[bytes, str]:
+        """Return a library, followed by the counts of its arithmetic, and the compiler's output.
+
+        With a compiled prelude the text is what follows the prelude.
+        """
         source = self.flags.index(_SOURCE[0])
         before, libraries = self.flags[:source], self.flags[source + len(_SOURCE) :]
-        log += self.execute("", [*before, str(self.folder / ASSEMBLY), *runtime, *libraries], LIBRARY)
-        counted = assembly.decode(errors="replace")
+        header, runtime = (["-include", str(made.header)], [str(made.runtime)]) if made is not None else ([], [])
+        link = [*before, str(self.folder / ASSEMBLY), *runtime, *libraries]
+        if made is not None and servers is not None and self._served(servers, text, made, link):
+            log = (self.folder / LOG).read_text(errors="replace")
+        else:
+            # A source that fails in a server is compiled once more, for the message.
+            log = self.assembly(text, header)[1] + self.execute("", link, LIBRARY)
+        counted = (self.folder / ASSEMBLY).read_text(errors="replace")
         counts = len(_ON_VECTORS.findall(counted)), len(_ON_NUMBERS.findall(counted))
         return (self.folder / LIBRARY).read_bytes() + b"\nmptune arithmetic: %d %d\n" % counts, log
+
+    def _served(self, servers: Servers, text: str, made: _Prelude, link: Sequence[str]) -> bool:
+        command = [*self.program.command, *link, "-o", LIBRARY]
+        try:
+            return servers.compile(text, made.runtime, command, self.folder, self.timeout_s)
+        except subprocess.TimeoutExpired:
+            raise self._late() from None
 
     def assembly(self, text: str, header: Sequence[str] = ()) -> tuple[bytes, str]:
         """Return the assembly of a text and the compiler's output."""
@@ -273,7 +306,7 @@ class _Job:
                 command, text=text, environment=environment, folder=folder, timeout_s=self.timeout_s
             )
         except subprocess.TimeoutExpired:
-            raise CompileError(f"{label} did not finish {self.function} within {self.timeout_s:g} s") from None
+            raise self._late() from None
         except OSError as error:
             raise CompileError(f"{label} could not be started: {error}") from error
         log = _SOURCE_NAME.sub(self.function, log)
@@ -286,6 +319,9 @@ class _Job:
         else:
             how = f"rejected {self.function} (exit status {status})"
         raise CompileError(f"{label} {how}\n{excerpt(log)}".rstrip())
+
+    def _late(self) -> CompileError:
+        return CompileError(f"{self.program.label} did not finish {self.function} within {self.timeout_s:g} s")
 
 
 # -- settings --------------------------------------------------------------------------------------

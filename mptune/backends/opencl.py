@@ -308,6 +308,9 @@ class OpenclCompiler(Compiler):
             return {} if offline is None else {"clang": offline.version}
         return {}
 
+    def stay(self, compilers: int) -> None:
+        self._processes.start(compilers)
+
     def paused(self) -> AbstractContextManager[None]:
         return self._processes.paused() if _is_processor(_find_device()) else contextlib.nullcontext()
 

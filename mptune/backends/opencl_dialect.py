@@ -13,7 +13,7 @@ import functools
 import re
 from typing import Final
 
-from mptune.cpp.prelude import prelude
+from mptune.cpp.prelude import include_lines, prelude, short_intrinsics
 from mptune.source.dialect import KERNEL_FUNCTION, comments_blanked, parameters_at
 
 #: Names that are renamed: OpenCL's keywords, and OpenCL's built-in functions that CUDA lacks or defines differently
@@ -44,8 +44,12 @@ def as_opencl(source: str) -> str:
     # Kernels keep their names.
     kernels = {head[1] for head in KERNEL_FUNCTION.finditer(comments_blanked(body))}
     definitions = "".join(f"#define {word} mptune_{word}\n" for word in _HIDDEN if word not in kernels)
-    before = _prelude() if len(body) < len(source) else ""
-    return f"{definitions}{before}{_body(body)}"
+    # A third of what a driver's front end takes for a short kernel. A header or a macro may form their names.
+    may_use_short = "##" in body or include_lines(body) or not short_intrinsics().isdisjoint(re.findall(r"\w+", body))
+    if len(body) < len(source):
+        definitions += "" if may_use_short else "#define MPTUNE_NO_SHORT_INTRINSICS 1\n"
+        definitions += _prelude()
+    return f"{definitions}{_body(body)}"
 
 
 @functools.cache

@@ -405,6 +405,11 @@ class CompilerProcesses:
         self._idle: list[PythonChild] = []
         self._lock = threading.Lock()
 
+    def start(self, count: int) -> None:
+        """Start what so many compilations at a time need, and wait for none of it."""
+        with self._lock:
+            self._idle += [self._start() for _ in range(count - len(self._idle))]
+
     def compile(self, source: str, function: str, flags: Sequence[str], timeout_s: float) -> tuple[bytes, str]:
         """Return the code of a source and the compiler's output; raises CompileError."""
         with self._lock:

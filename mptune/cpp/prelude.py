@@ -127,7 +127,9 @@ def include_lines(text: str) -> str:
 
 
 def with_headers(source: str, flags: Sequence[str] = ()) -> str:
-    """Return a source as the keys of binaries and trials have it: with a digest of the headers it includes, if any.
+    """Return a source as the keys of binaries and trials have it: with digests of the prelude and of its headers.
+
+    A source without prelude that includes nothing is returned as it is. The prelude is long, and hashed once.
 
     Headers are found by reading, not by preprocessing: also those in a branch that is not taken, and those that a
     header includes. What is in none of the folders that flags, ``$CXX`` and the environment name is the compiler's
@@ -143,7 +145,10 @@ def with_headers(source: str, flags: Sequence[str] = ()) -> str:
     digest, seen = hashlib.sha256(), set[Path]()
     pending = [path for path in named if os.path.isfile(path)]  # noqa: PTH113
     folders += named
-    pending += _included(source.removeprefix(prelude()), folders)
+    body = source.removeprefix(prelude())
+    if body != source:
+        source = f"// prelude: {_prelude_digest()}\n{body}"
+    pending += _included(body, folders)
     while pending:
         path = pending.pop()
         if path in seen:
@@ -156,6 +161,11 @@ def with_headers(source: str, flags: Sequence[str] = ()) -> str:
         digest.update(hashlib.sha256(content).digest())
         pending += _included(content.decode("latin-1"), [path.parent, *folders])
     return f"{source}\n// headers: {digest.hexdigest()}\n" if seen else source
+
+
+@functools.cache
+def _prelude_digest() -> str:
+    return hashlib.sha256(prelude().encode()).hexdigest()
 
 
 def _included(text: str, folders: Sequence[Path]) -> Iterator[Path]:

@@ -59,6 +59,7 @@ class Pool:
         if self._ready is None:
             starting = [self._evaluating.submit(worker.start) for worker in self._workers]
             if self._compilers:
+                self._backend.compiler.stay(self._compilers)
                 self._compiling = ThreadPoolExecutor(self._compilers, thread_name_prefix="compile ahead")
             try:
                 ready = [future.result() for future in starting]

@@ -422,11 +422,12 @@ def _greedy(
     def after(name: str) -> float:
         """Return the logarithm of the estimated number of states once ``name`` has its values."""
         known = {*order, name}
-        passed = sum(share for names, share in shares if name in names and names <= known)
-        needed = {other for names, _ in shares if not names <= known for other in names & known}
+        passed = sum(share for names, share in pending if name in names and names <= known)
+        needed = {other for names, _ in pending if not names <= known for other in names & known}
         return min(live + logs[name] + passed, sum(logs[other] for other in needed))
 
     while left:
+        pending = [(names, share) for names, share in shares if not names.issubset(order)]
         estimate, _, name = min((after(name), logs[name], name) for name in left)
         work += math.exp(min(live + logs[name], 700.0))
         live = estimate
@@ -463,11 +464,14 @@ def _grow(steps: Sequence[_Step], domains: Mapping[str, _Domain]) -> Tree:
         parents, chosen = _expand(step, domain, known, n)
         if not len(parents):
             raise EmptySpaceError(f"no combination of {', '.join(s.parameter for s in steps)} is valid")
-        row = {name: quantity.take(parents) for name, quantity in known.items()}
+        inputs = known.keys() & {name for expression in step.derived.values() for name in expression.names}
+        row = {name: known[name].take(parents) for name in inputs}
         row[step.parameter] = _Known(chosen, domain.allowed)
         for name, expression in step.derived.items():
             row[name] = _evaluate(expression, row, len(parents))
-        children, n_next, known = _merge_states({name: row[name] for name in step.live}, len(parents))
+        of_nodes = {name: known[name] for name in step.live if name in known}
+        of_edges = {name: row[name] for name in step.live if name not in known}
+        children, n_next, known = _merge_states(of_nodes, n, parents, of_edges)
         grown.append(Edges(len(domain.values), parents, domain.codes[chosen], children, n))
         n = n_next
     used = [domains[step.parameter] for step in steps]
@@ -570,23 +574,36 @@ def _evaluate(expression: Expression, row: Mapping[str, _Known], n: int) -> _Kno
     return _Known(inverse.astype(np.int32), distinct)
 
 
-def _merge_states(state: Mapping[str, _Known], n: int) -> tuple[NDArray[np.int32], int, dict[str, _Known]]:
-    """Give rows that agree on everything remembered one node: nodes of rows (n,), their number, their quantities."""
-    keys, radix = np.zeros(n, dtype=np.int64), 1
+def _merge_states(
+    of_nodes: Mapping[str, _Known], n: int, parents: NDArray[np.int32], of_edges: Mapping[str, _Known]
+) -> tuple[NDArray[np.int32], int, dict[str, _Known]]:
+    """Give edges that agree on everything remembered one node of the next level.
+
+    What is remembered is of the ``n`` nodes that edges start at, and of edges. Returns the nodes that the edges lead to
+    (n_edges,), their number, and what is remembered of each.
+    """
+    keys, radix = _joined(np.zeros(n, dtype=np.int64), 1, of_nodes)
+    keys, radix = _joined(keys[parents], radix, of_edges)
+    nodes, n_nodes = _dense(keys, radix)
+    edge = np.empty(n_nodes, dtype=np.intp)
+    edge[nodes] = np.arange(len(parents))
+    known = {name: quantity.take(parents[edge]) for name, quantity in of_nodes.items()}
+    return nodes.astype(np.int32), n_nodes, known | {name: quantity.take(edge) for name, quantity in of_edges.items()}
+
+
+def _joined(keys: NDArray[np.int64], radix: int, state: Mapping[str, _Known]) -> tuple[NDArray[np.int64], int]:
+    """Return keys that differ where quantities do, and the number they are below."""
     for quantity in state.values():
         if radix * len(quantity.values) >= 2**62:
             keys, radix = _dense(keys, radix)
         keys = keys * len(quantity.values) + quantity.codes
         radix *= len(quantity.values)
-    nodes, n_nodes = _dense(keys, radix)
-    representative = np.empty(n_nodes, dtype=np.intp)
-    representative[nodes] = np.arange(n)
-    return nodes.astype(np.int32), n_nodes, {name: quantity.take(representative) for name, quantity in state.items()}
+    return keys, radix
 
 
 def _dense(keys: NDArray[np.int64], radix: int) -> tuple[NDArray[np.int64], int]:
     """Renumber keys below ``radix`` as 0, 1, ... in their order; return them and their number."""
-    if radix <= 4 * len(keys) + 1_000_000:
+    if radix <= 8 * len(keys) + 10_000:
         occurs = np.zeros(radix, dtype=np.bool_)
         occurs[keys] = True
         numbers = np.cumsum(occurs) - 1

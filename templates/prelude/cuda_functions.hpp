@@ -47,9 +47,9 @@ extern "C" int printf(const char*, ...);
     using name##3 = mp::vec3<T>;                                                                    \
     using name##4 = mp::vec4<T>;                                                                    \
     MPTUNE_INLINE name##1 make_##name##1(T x) { return {x}; }                                       \
-    MPTUNE_INLINE name##2 make_##name##2(T x, T y) { return {x, y}; }                               \
-    MPTUNE_INLINE name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                       \
-    MPTUNE_INLINE name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
+    MPTUNE_LAZY MPTUNE_INLINE name##2 make_##name##2(T x, T y) { return {x, y}; }                               \
+    MPTUNE_LAZY MPTUNE_INLINE name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                       \
+    MPTUNE_LAZY MPTUNE_INLINE name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
 MPTUNE_VECTORS_OF(signed char, char)
 MPTUNE_VECTORS_OF(unsigned char, uchar)
 MPTUNE_VECTORS_OF(short, short)

@@ -174,10 +174,10 @@ inline __attribute__((always_inline)) T atomicCAS(T* address, mptune_host::exact
     __atomic_compare_exchange(address, &compare, &value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     return compare;
 }
-inline __attribute__((always_inline)) unsigned atomicInc(unsigned* address, unsigned limit) {
+MPTUNE_LAZY inline __attribute__((always_inline)) unsigned atomicInc(unsigned* address, unsigned limit) {
     return mptune_host::replace(address, [=](unsigned old) { return old >= limit ? 0u : old + 1u; });
 }
-inline __attribute__((always_inline)) unsigned atomicDec(unsigned* address, unsigned limit) {
+MPTUNE_LAZY inline __attribute__((always_inline)) unsigned atomicDec(unsigned* address, unsigned limit) {
     return mptune_host::replace(address, [=](unsigned old) { return old == 0u || old > limit ? limit : old - 1u; });
 }
 

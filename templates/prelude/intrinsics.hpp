@@ -3,6 +3,10 @@
 
 #if defined(MPTUNE_HOST)
 
+#if !defined(MPTUNE_LAZY)
+#define MPTUNE_LAZY
+#endif
+
 namespace mptune_cuda {
 
 template <class To, class From>
@@ -101,24 +105,24 @@ MPTUNE_INLINE unsigned __sad(int x, int y, unsigned z) {
     return z + (x < y ? static_cast<unsigned>(y) - static_cast<unsigned>(x) : static_cast<unsigned>(x) - static_cast<unsigned>(y));
 }
 
-MPTUNE_INLINE long long __double_as_longlong(double x) { return mptune_cuda::bits_as<long long>(x); }
-MPTUNE_INLINE double __longlong_as_double(long long x) { return mptune_cuda::bits_as<double>(x); }
-MPTUNE_INLINE int __float_as_int(float x) { return mptune_cuda::bits_as<int>(x); }
-MPTUNE_INLINE unsigned __float_as_uint(float x) { return mptune_cuda::bits_as<unsigned>(x); }
-MPTUNE_INLINE float __int_as_float(int x) { return mptune_cuda::bits_as<float>(x); }
-MPTUNE_INLINE float __uint_as_float(unsigned x) { return mptune_cuda::bits_as<float>(x); }
-MPTUNE_INLINE int __double2hiint(double x) { return static_cast<int>(__double_as_longlong(x) >> 32); }
-MPTUNE_INLINE int __double2loint(double x) { return static_cast<int>(__double_as_longlong(x)); }
-MPTUNE_INLINE double __hiloint2double(int high, int low) {
+MPTUNE_LAZY MPTUNE_INLINE long long __double_as_longlong(double x) { return mptune_cuda::bits_as<long long>(x); }
+MPTUNE_LAZY MPTUNE_INLINE double __longlong_as_double(long long x) { return mptune_cuda::bits_as<double>(x); }
+MPTUNE_LAZY MPTUNE_INLINE int __float_as_int(float x) { return mptune_cuda::bits_as<int>(x); }
+MPTUNE_LAZY MPTUNE_INLINE unsigned __float_as_uint(float x) { return mptune_cuda::bits_as<unsigned>(x); }
+MPTUNE_LAZY MPTUNE_INLINE float __int_as_float(int x) { return mptune_cuda::bits_as<float>(x); }
+MPTUNE_LAZY MPTUNE_INLINE float __uint_as_float(unsigned x) { return mptune_cuda::bits_as<float>(x); }
+MPTUNE_LAZY MPTUNE_INLINE int __double2hiint(double x) { return static_cast<int>(__double_as_longlong(x) >> 32); }
+MPTUNE_LAZY MPTUNE_INLINE int __double2loint(double x) { return static_cast<int>(__double_as_longlong(x)); }
+MPTUNE_LAZY MPTUNE_INLINE double __hiloint2double(int high, int low) {
     return __longlong_as_double(static_cast<long long>(static_cast<unsigned long long>(static_cast<unsigned>(high)) << 32 |
                                                        static_cast<unsigned>(low)));
 }
 
 #define MPTUNE_TO_INTEGER(from, T, to, R)                                                                     \
-    MPTUNE_INLINE R __##from##2##to##_rn(T x) { return mptune_cuda::to_integer<R>(static_cast<T>(__builtin_rint(x))); }  \
-    MPTUNE_INLINE R __##from##2##to##_rd(T x) { return mptune_cuda::to_integer<R>(static_cast<T>(__builtin_floor(x))); } \
-    MPTUNE_INLINE R __##from##2##to##_ru(T x) { return mptune_cuda::to_integer<R>(static_cast<T>(__builtin_ceil(x))); }  \
-    MPTUNE_INLINE R __##from##2##to##_rz(T x) { return mptune_cuda::to_integer<R>(x); }
+    MPTUNE_LAZY MPTUNE_INLINE R __##from##2##to##_rn(T x) { return mptune_cuda::to_integer<R>(static_cast<T>(__builtin_rint(x))); }  \
+    MPTUNE_LAZY MPTUNE_INLINE R __##from##2##to##_rd(T x) { return mptune_cuda::to_integer<R>(static_cast<T>(__builtin_floor(x))); } \
+    MPTUNE_LAZY MPTUNE_INLINE R __##from##2##to##_ru(T x) { return mptune_cuda::to_integer<R>(static_cast<T>(__builtin_ceil(x))); }  \
+    MPTUNE_LAZY MPTUNE_INLINE R __##from##2##to##_rz(T x) { return mptune_cuda::to_integer<R>(x); }
 MPTUNE_TO_INTEGER(double, double, int, int)
 MPTUNE_TO_INTEGER(double, double, uint, unsigned)
 MPTUNE_TO_INTEGER(double, double, ll, long long)
@@ -131,9 +135,9 @@ MPTUNE_TO_INTEGER(float, float, ull, unsigned long long)
 
 #define MPTUNE_TO_NUMBER(name, R, From)                                                                          \
     MPTUNE_INLINE R name##_rn(From x) { return static_cast<R>(x); }                                           \
-    MPTUNE_INLINE R name##_rd(From x) { return mptune_cuda::directed<R>(x, -1); }                             \
-    MPTUNE_INLINE R name##_ru(From x) { return mptune_cuda::directed<R>(x, 1); }                              \
-    MPTUNE_INLINE R name##_rz(From x) { return mptune_cuda::directed<R>(x, 0); }
+    MPTUNE_LAZY MPTUNE_INLINE R name##_rd(From x) { return mptune_cuda::directed<R>(x, -1); }                             \
+    MPTUNE_LAZY MPTUNE_INLINE R name##_ru(From x) { return mptune_cuda::directed<R>(x, 1); }                              \
+    MPTUNE_LAZY MPTUNE_INLINE R name##_rz(From x) { return mptune_cuda::directed<R>(x, 0); }
 MPTUNE_TO_NUMBER(__int2float, float, int)
 MPTUNE_TO_NUMBER(__uint2float, float, unsigned)
 MPTUNE_TO_NUMBER(__ll2float, float, long long)

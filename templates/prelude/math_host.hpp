@@ -54,14 +54,14 @@ MPTUNE_INLINE double polynomial(double x, double constant, C... higher) {
 }
 
 // sin(pi r), |r| <= 1/2, as r p(r^2): 2^-61.7, with pi in two parts, and for float 2^-35.4.
-MPTUNE_INLINE double sinpi_reduced(double r) {
+MPTUNE_LAZY MPTUNE_INLINE double sinpi_reduced(double r) {
     const double u = r * r;
     const double s = polynomial(u, -0x1.4abbce625be52p+2, 0x1.466bc6775aa6ep+1, -0x1.32d2cce62753dp-1,
                                 0x1.5078348518de7p-4, -0x1.e3074ddd033a2p-8, 0x1.e8f35e952498bp-12,
                                 -0x1.6f7975b7ae226p-16, 0x1.9d1b5a0048a08p-21);
     return r * (u * s + 0x1.1886p-53) + r * 0x1.921fb54442d18p1;
 }
-MPTUNE_INLINE float sinpi_reduced_to_float(double r) {
+MPTUNE_LAZY MPTUNE_INLINE float sinpi_reduced_to_float(double r) {
     return static_cast<float>(r * polynomial(r * r, 0x1.921fb5441e5e7p+1, -0x1.4abbce4f185d4p+2, 0x1.466bbfc1f6895p+1,
                                              -0x1.32d111fb33724p-1, 0x1.500ff81c0116fp-4, -0x1.cc3473c929ccap-8));
 }
@@ -105,16 +105,16 @@ struct library {
         const double slope = 0x1.20dd750429b6dp-1 * exp(-t * t);
         return 0.5 * erfc(t) - (slope > 0.0 ? slope * lost : 0.0);
     }
-    static MPTUNE_INLINE double sinpi(double x) {
+    MPTUNE_LAZY static MPTUNE_INLINE double sinpi(double x) {
         const double h = without_turns(x);
         return __builtin_copysign(sinpi_reduced(from_zero(h)), x == __builtin_rint(x) ? x : h);
     }
-    static MPTUNE_INLINE float sinpi(float x) {
+    MPTUNE_LAZY static MPTUNE_INLINE float sinpi(float x) {
         const float h = without_turns(x);
         return __builtin_copysignf(sinpi_reduced_to_float(from_zero(h)), x == __builtin_rintf(x) ? x : h);
     }
-    static MPTUNE_INLINE double cospi(double x) { return sinpi_reduced(0.5 - __builtin_fabs(without_turns(x))); }
-    static MPTUNE_INLINE float cospi(float x) {
+    MPTUNE_LAZY static MPTUNE_INLINE double cospi(double x) { return sinpi_reduced(0.5 - __builtin_fabs(without_turns(x))); }
+    MPTUNE_LAZY static MPTUNE_INLINE float cospi(float x) {
         return sinpi_reduced_to_float(0.5 - static_cast<double>(__builtin_fabsf(without_turns(x))));
     }
     static MPTUNE_INLINE double tgamma(double x) { return __builtin_tgamma(x); }
@@ -129,8 +129,8 @@ struct library {
 #define MPTUNE_ACCURATELY                                                    \
     template <class T>                                                       \
     static MPTUNE_INLINE T accurately(T x)
-#define MPTUNE_QUICKLY static MPTUNE_INLINE float quickly(float x)
-#define MPTUNE_COARSELY static MPTUNE_INLINE float coarsely(float x)
+#define MPTUNE_QUICKLY MPTUNE_LAZY static MPTUNE_INLINE float quickly(float x)
+#define MPTUNE_COARSELY MPTUNE_LAZY static MPTUNE_INLINE float coarsely(float x)
 
 // Rounded to fp16 or bf16, the quick version is as good as the accurate one.
 #define MPTUNE_NARROWLY                                                      \
@@ -207,10 +207,10 @@ template <class T, class Bits>
 MPTUNE_INLINE T without_sign(T x, Bits all) {
     return bits_as<T>(bits_as<Bits>(x) & all >> 1);
 }
-MPTUNE_INLINE float without_sign(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float without_sign(float x) {
     return without_sign(x, ~0u);
 }
-MPTUNE_INLINE double without_sign(double x) {
+MPTUNE_LAZY MPTUNE_INLINE double without_sign(double x) {
     return without_sign(x, ~0ull);
 }
 MPTUNE_HOST_CIRCULAR_FUNCTION(sin, x, MPTUNE_ROUGHLY_IN_HALF(sin, coarse_sin(x, 0)))
@@ -273,7 +273,7 @@ struct rsqrt_function : function_defaults<rsqrt_function> {
     struct name##_function {                                                                                \
         template <class T>                                                                                  \
         static MPTUNE_INLINE T accurately(T x, T y) { return static_cast<T>(library::name(x, y)); }         \
-        static MPTUNE_INLINE float quickly(float x, float y) { return quick; }                              \
+        MPTUNE_LAZY static MPTUNE_INLINE float quickly(float x, float y) { return quick; }                              \
     };
 MPTUNE_HOST_FUNCTION2(pow, quick_pow(x, y))
 MPTUNE_HOST_FUNCTION2(atan2, quick_atan2(x, y))
@@ -296,7 +296,7 @@ struct fdim_function {
         // NaN where one of them is.
         return x <= y ? T(0) : x - y;
     }
-    static MPTUNE_INLINE float quickly(float x, float y) { return accurately(x, y); }
+    MPTUNE_LAZY static MPTUNE_INLINE float quickly(float x, float y) { return accurately(x, y); }
 };
 
 MPTUNE_INLINE double scaled(double x, int exponent) {

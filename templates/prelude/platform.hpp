@@ -25,6 +25,14 @@
 #define MPTUNE_INLINE inline __attribute__((always_inline))
 #endif
 
+// Before a function that calls templates. g++ instantiates what a function calls in every source that has the function,
+// also where it was read from a precompiled prelude; what a template calls only where the template is called.
+#if defined(MPTUNE_HOST) && !defined(__clang__)
+#define MPTUNE_LAZY template <int = 0>
+#else
+#define MPTUNE_LAZY
+#endif
+
 // MPTUNE_CALLED: a rounding, which uses what it is given more than once. Intel's compiler for processors looks for
 // recurrences along every path through a loop, and a chain of roundings has exponentially many; it looks into no call.
 #if defined(MPTUNE_CALLS_ROUNDINGS)

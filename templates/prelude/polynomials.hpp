@@ -47,7 +47,7 @@ MPTUNE_INLINE float copy_sign(float magnitude, float sign) {
 // ---- exponentials
 
 // 1 unit in the last place. e^r = 1 + r + r^2 q(r), |r| <= log(2) / 2: 2^-28.
-MPTUNE_INLINE float quick_exp(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_exp(float x) {
     const float bounded = clamp(x, -104.0f, 89.0f);
     const nearest_integer n(bounded * 0x1.715476p0f);
     const float r = (bounded - n.value * 0x1.62e4p-1f) - n.value * 0x1.7f7d1cp-20f;
@@ -56,7 +56,7 @@ MPTUNE_INLINE float quick_exp(float x) {
 }
 
 // 1 unit in the last place. 2^r = 1 + r q(r), |r| <= 1/2: 2^-27.9.
-MPTUNE_INLINE float quick_exp2(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_exp2(float x) {
     const float bounded = clamp(x, -151.0f, 129.0f);
     const nearest_integer n(bounded);
     const float r = bounded - n.value;
@@ -66,14 +66,14 @@ MPTUNE_INLINE float quick_exp2(float x) {
 }
 
 // 2^-13 relative; results below 2^-125 become zero. |r| <= 1/2: 2^-13.7.
-MPTUNE_INLINE float coarse_exp2(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float coarse_exp2(float x) {
     const float bounded = clamp(x, -126.0f, 129.0f);
     const nearest_integer n(bounded);
     const float p = polynomial(bounded - n.value, 0x1.fff68ap-1f, 0x1.62f32ap-1f, 0x1.f0e094p-3f, 0x1.c3f6p-5f);
     return p * bits_as<float>((n.bits + 126) << 23) * 2.0f;
 }
 
-MPTUNE_INLINE float coarse_exp(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float coarse_exp(float x) {
     return coarse_exp2(x * 0x1.715476p0f);
 }
 
@@ -100,7 +100,7 @@ MPTUNE_INLINE float finish_logarithm(float result, float x) {
 }
 
 // log(1 + f), 2 units in the last place. f - f^2 / 2 + f^3 q(f): 2^-27.3.
-MPTUNE_INLINE float quick_log1p_reduced(float f) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_log1p_reduced(float f) {
     const float q = polynomial(f, 0x1.555554p-2f, -0x1.000226p-2f, 0x1.99a008p-3f, -0x1.547244p-3f, 0x1.22da12p-3f,
                                -0x1.0d8538p-3f, 0x1.055bbap-3f, -0x1.38b666p-4f);
     const float square = f * f;
@@ -108,36 +108,36 @@ MPTUNE_INLINE float quick_log1p_reduced(float f) {
 }
 
 // 2 units in the last place, as its siblings to base 2 and 10.
-MPTUNE_INLINE float quick_log(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_log(float x) {
     const split_logarithm<true> s(x);
     const float low = quick_log1p_reduced(s.f) + s.exponent * 0x1.7f7d1cp-20f;
     return finish_logarithm(s.exponent * 0x1.62e4p-1f + low, x);
 }
-MPTUNE_INLINE float quick_log2(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_log2(float x) {
     const split_logarithm<true> s(x);
     return finish_logarithm(quick_log1p_reduced(s.f) * 0x1.715476p0f + s.exponent, x);
 }
-MPTUNE_INLINE float quick_log10(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_log10(float x) {
     const split_logarithm<true> s(x);
     const float low = quick_log1p_reduced(s.f) * 0x1.bcb7b2p-2f + s.exponent * -0x1.95ec1p-19f;
     return finish_logarithm(s.exponent * 0x1.3442p-2f + low, x);
 }
 
 // log(1 + f), 2^-13 relative. f p(f): 2^-14.3.
-MPTUNE_INLINE float coarse_log1p_reduced(float f) {
+MPTUNE_LAZY MPTUNE_INLINE float coarse_log1p_reduced(float f) {
     return f * polynomial(f, 0x1.fffb8cp-1f, -0x1.ff6fb2p-2f, 0x1.587782p-2f, -0x1.1576bap-2f, 0x1.699f08p-3f);
 }
-MPTUNE_INLINE float coarse_log(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float coarse_log(float x) {
     const split_logarithm<true> s(x);
     return finish_logarithm(s.exponent * 0x1.62e43p-1f + coarse_log1p_reduced(s.f), x);
 }
-MPTUNE_INLINE float coarse_log2(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float coarse_log2(float x) {
     const split_logarithm<true> s(x);
     return finish_logarithm(s.exponent + coarse_log1p_reduced(s.f) * 0x1.715476p0f, x);
 }
 
 // Relative error (2 + |y log2(x)|) 2^-22. A negative base has a result where the exponent is an integer.
-MPTUNE_INLINE float quick_pow(float x, float y) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_pow(float x, float y) {
     const float magnitude = quick_exp2(y * quick_log2(absolute(x)));
     const nearest_integer n(clamp(y, -0x1p22f, 0x1p22f));
     const bool integer = n.value == y || absolute(y) > 0x1p22f;
@@ -151,13 +151,13 @@ MPTUNE_INLINE float quick_pow(float x, float y) {
 // ---- circular functions
 
 // sin(r), |r| <= 1.66: r + r^3 s(r^2), 2^-30.7.
-MPTUNE_INLINE float quick_sin_reduced(float r) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_sin_reduced(float r) {
     const float u = r * r;
     const float s = polynomial(u, -0x1.555556p-3f, 0x1.111132p-7f, -0x1.a0218ep-13f, 0x1.726ea6p-19f, -0x1.ac6dd8p-26f);
     return u * s * r + r;
 }
 // The same, 2^-12.8.
-MPTUNE_INLINE float coarse_sin_reduced(float r) {
+MPTUNE_LAZY MPTUNE_INLINE float coarse_sin_reduced(float r) {
     const float u = r * r;
     return u * polynomial(u, -0x1.543b6cp-3f, 0x1.f5c52ap-8f) * r + r;
 }
@@ -207,21 +207,21 @@ MPTUNE_INLINE float flipped(float x, int flip) {
 }
 
 // 2.5 units in the last place for |x| <= 2^20, as is its sibling.
-MPTUNE_INLINE float quick_sin(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_sin(float x) {
     const reduced_angle a(x, 0.0f);
     return flipped(quick_sin_reduced(a.r), a.flip);
 }
 // cos(x) = -sin(x - pi / 2).
-MPTUNE_INLINE float quick_cos(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_cos(float x) {
     const reduced_angle a(x, 0.5f);
     return -flipped(quick_sin_reduced(a.r), a.flip);
 }
 // 2^-12 absolute for |x| <= 2^10, and relative where the result is not near a zero other than x = 0.
-MPTUNE_INLINE float coarse_sin(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float coarse_sin(float x) {
     const coarsely_reduced_angle a(x, 0.0f);
     return flipped(coarse_sin_reduced(a.r), a.flip);
 }
-MPTUNE_INLINE float coarse_cos(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float coarse_cos(float x) {
     const coarsely_reduced_angle a(x, 0.5f);
     return -flipped(coarse_sin_reduced(a.r), a.flip);
 }
@@ -240,56 +240,56 @@ MPTUNE_INLINE T from_zero(T half_turns) {
 }
 
 // sin(pi r), |r| <= 1/2: r p(r^2), 2^-27.5; the first coefficient is in two parts.
-MPTUNE_INLINE float quick_sinpi_reduced(float r) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_sinpi_reduced(float r) {
     const float u = r * r;
     const float s = polynomial(u, -0x1.4abbc2p2f, 0x1.4668bp1f, -0x1.324cccp-1f, 0x1.3db00ep-4f);
     return r * (u * s - 0x1.bf232cp-24f) + r * 0x1.921fb6p1f;
 }
 // The same, 2^-13.2.
-MPTUNE_INLINE float coarse_sinpi_reduced(float r) {
+MPTUNE_LAZY MPTUNE_INLINE float coarse_sinpi_reduced(float r) {
     return r * polynomial(r * r, 0x1.921492p1f, -0x1.4954e2p2f, 0x1.29cf4ep1f);
 }
 // 3 units in the last place for all numbers, as is its sibling. cos(pi x) = sin(pi (1/2 - |x|)).
-MPTUNE_INLINE float quick_sinpi(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_sinpi(float x) {
     const float h = without_turns(x);
     return copy_sign(quick_sinpi_reduced(from_zero(h)), h);
 }
-MPTUNE_INLINE float quick_cospi(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_cospi(float x) {
     return quick_sinpi_reduced(0.5f - absolute(without_turns(x)));
 }
 // 2^-12 of the result.
-MPTUNE_INLINE float coarse_sinpi(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float coarse_sinpi(float x) {
     const float h = without_turns(x);
     return copy_sign(coarse_sinpi_reduced(from_zero(h)), h);
 }
-MPTUNE_INLINE float coarse_cospi(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float coarse_cospi(float x) {
     return coarse_sinpi_reduced(0.5f - absolute(without_turns(x)));
 }
 
 // 4 units in the last place for |x| <= 2^20.
-MPTUNE_INLINE float quick_tan(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_tan(float x) {
     return quick_sin(x) / quick_cos(x);
 }
-MPTUNE_INLINE float coarse_tan(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float coarse_tan(float x) {
     return coarse_sin(x) / coarse_cos(x);
 }
 
 // atan(t), 0 <= t <= 1: t + t^3 a(t^2), 2^-28.5.
-MPTUNE_INLINE float quick_atan_reduced(float t) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_atan_reduced(float t) {
     const float u = t * t;
     const float a = polynomial(u, -0x1.55553ep-2f, 0x1.9991fep-3f, -0x1.2421b4p-3f, 0x1.c099f6p-4f, -0x1.58347ep-4f,
                                0x1.dac9a8p-5f, -0x1.fed0f2p-6f, 0x1.65a5ecp-7f, -0x1.d62f3p-10f);
     return u * a * t + t;
 }
 // 2 units in the last place.
-MPTUNE_INLINE float quick_atan(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_atan(float x) {
     const float magnitude = absolute(x);
     const bool large = magnitude > 1.0f;
     const float angle = quick_atan_reduced(large ? 1.0f / magnitude : magnitude);
     return copy_sign(large ? 0x1.921fb6p0f - angle : angle, x);
 }
 // 4 units in the last place.
-MPTUNE_INLINE float quick_atan2(float y, float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_atan2(float y, float x) {
     const float rise = absolute(y), run = absolute(x);
     const bool steep = rise > run;
     const float larger = steep ? rise : run, smaller = steep ? run : rise;
@@ -301,11 +301,11 @@ MPTUNE_INLINE float quick_atan2(float y, float x) {
 }
 
 // asin(t) - t = t^3 s(t^2), 0 <= t <= 1/2: 2^-27.6.
-MPTUNE_INLINE float quick_asin_excess(float t, float u) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_asin_excess(float t, float u) {
     return u * t * polynomial(u, 0x1.5555c8p-3f, 0x1.3301ecp-4f, 0x1.747daep-5f, 0x1.8c2cdcp-6f, 0x1.596a46p-5f);
 }
 // 3 units in the last place, as is its sibling. asin(x) = pi / 2 - 2 asin(sqrt((1 - x) / 2)) above 1/2.
-MPTUNE_INLINE float quick_asin(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_asin(float x) {
     const float magnitude = absolute(x);
     const bool large = magnitude > 0.5f;
     const float u = large ? 0.5f * (1.0f - magnitude) : magnitude * magnitude;
@@ -313,7 +313,7 @@ MPTUNE_INLINE float quick_asin(float x) {
     const float angle = quick_asin_excess(t, u) + t;
     return copy_sign(large ? 0x1.921fb6p0f - 2.0f * angle : angle, x);
 }
-MPTUNE_INLINE float quick_acos(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_acos(float x) {
     const float magnitude = absolute(x);
     const bool large = magnitude > 0.5f;
     const float u = large ? 0.5f * (1.0f - magnitude) : magnitude * magnitude;
@@ -326,7 +326,7 @@ MPTUNE_INLINE float quick_acos(float x) {
 // ---- hyperbolic functions and the error function
 
 // 2 units in the last place. |x| < 3/4: x + x^3 t(x^2), 2^-24.9.
-MPTUNE_INLINE float quick_tanh(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_tanh(float x) {
     const float magnitude = absolute(x);
     const float u = x * x;
     const float t = polynomial(u, -0x1.5554a4p-2f, 0x1.10ed62p-3f, -0x1.b55ff4p-5f, 0x1.42323p-6f, -0x1.3895cep-8f);
@@ -335,7 +335,7 @@ MPTUNE_INLINE float quick_tanh(float x) {
     return magnitude < 0.75f ? small : copy_sign(large, x);
 }
 // 2^-12 relative. |x| < 0.65: 2^-13.
-MPTUNE_INLINE float coarse_tanh(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float coarse_tanh(float x) {
     const float magnitude = absolute(x);
     const float u = x * x;
     const float small = u * polynomial(u, -0x1.51f476p-2f, 0x1.b4e498p-4f) * x + x;
@@ -345,7 +345,7 @@ MPTUNE_INLINE float coarse_tanh(float x) {
 
 // 4 units in the last place, as is its sibling. |x| < 1: x + x^3 s(x^2), 2^-25.3. The square of e^(x / 2), halved
 // first, overflows no earlier than the result.
-MPTUNE_INLINE float quick_sinh(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_sinh(float x) {
     const float magnitude = absolute(x);
     const float u = x * x;
     const float small = u * polynomial(u, 0x1.555598p-3f, 0x1.10f77cp-7f, 0x1.ab3c78p-13f) * x + x;
@@ -353,13 +353,13 @@ MPTUNE_INLINE float quick_sinh(float x) {
     const float large = 0.5f * half_way * half_way - 0.5f / (half_way * half_way);
     return magnitude < 1.0f ? small : copy_sign(large, x);
 }
-MPTUNE_INLINE float quick_cosh(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_cosh(float x) {
     const float half_way = quick_exp(0.5f * absolute(x));
     return 0.5f * half_way * half_way + 0.5f / (half_way * half_way);
 }
 
 // 3 units in the last place. |x| < 1: x p(x^2), 2^-29.6; above: 1 - 2^p(x), 2^-29.8 of the result.
-MPTUNE_INLINE float quick_erf(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_erf(float x) {
     const float magnitude = absolute(x);
     const float u = x * x;
     const float small = x * polynomial(u, 0x1.20dd74p0f, -0x1.81273ep-2f, 0x1.ce2cf8p-4f, -0x1.b7f91p-6f, 0x1.5405bep-8f,
@@ -372,7 +372,7 @@ MPTUNE_INLINE float quick_erf(float x) {
 
 // 5 units in the last place. e^(a^2) erfc(a) (1 + 2a) = p((a - 4) / (a + 4)), 2^-24.6, |x| = a < 10.2, from where on the
 // result is 0 (Shepherd and Laframboise 1981). What rounding the square loses is made good to first order.
-MPTUNE_INLINE float quick_erfc(float x) {
+MPTUNE_LAZY MPTUNE_INLINE float quick_erfc(float x) {
     const float magnitude = absolute(x);
     const float a = magnitude > 10.2f ? 10.2f : magnitude;
     const float q = (a - 4.0f) / (a + 4.0f);
@@ -445,7 +445,7 @@ MPTUNE_INLINE _Float16 unless_nan(_Float16 x, _Float16 y) {
 }
 
 // e^r = 1 + r + r^2 q(r): 2^-17.
-MPTUNE_INLINE _Float16 coarse_exp(_Float16 x) {
+MPTUNE_LAZY MPTUNE_INLINE _Float16 coarse_exp(_Float16 x) {
     const _Float16 near = bounded(x, F16(18));
     const nearest_short n(near * F16(0x1.714p0));
     const _Float16 r = fused(n.value, F16(0x1.bdp-13), fused(n.value, F16(-0x1.63p-1), near));
@@ -454,7 +454,7 @@ MPTUNE_INLINE _Float16 coarse_exp(_Float16 x) {
 }
 
 // 1 unit. 2^r = 1 + r log(2) + r q(r), with log(2) rounded.
-MPTUNE_INLINE _Float16 coarse_exp2(_Float16 x) {
+MPTUNE_LAZY MPTUNE_INLINE _Float16 coarse_exp2(_Float16 x) {
     const _Float16 near = bounded(x, F16(26));
     const nearest_short n(near);
     const _Float16 r = near - n.value;
@@ -463,14 +463,14 @@ MPTUNE_INLINE _Float16 coarse_exp2(_Float16 x) {
 }
 
 // r + r^3 s(r^2), |r| <= 1.97: 2^-17.0.
-MPTUNE_INLINE _Float16 coarse_sin_reduced(_Float16 r) {
+MPTUNE_LAZY MPTUNE_INLINE _Float16 coarse_sin_reduced(_Float16 r) {
     const _Float16 u = r * r;
     const _Float16 s = fused(fused(u, F16(-0x1.7540p-13), F16(0x1.0f80p-7)), u, F16(-0x1.5540p-3));
     return fused(u * s, r, r);
 }
 // sin(x - offset pi), to 2^-10 for |x| <= 2^10; beyond, between -1 and 1. Rounded so often, the number of half turns is
 // off by an eighth.
-MPTUNE_INLINE _Float16 coarse_sin(_Float16 x, _Float16 offset) {
+MPTUNE_LAZY MPTUNE_INLINE _Float16 coarse_sin(_Float16 x, _Float16 offset) {
     const nearest_short nearest(fused(x, F16(0x1.46p-2), fused(x, F16(-0x1.9fp-15), -offset)));
     const _Float16 n = nearest.value + offset;
     const _Float16 angle = fused(n, F16(-0x1.fb4p-11), fused(n, F16(-0x1.92p1), x));
@@ -482,15 +482,15 @@ MPTUNE_INLINE _Float16 coarse_sin(_Float16 x, _Float16 offset) {
 MPTUNE_INLINE _Float16 without_turns(_Float16 x) {
     return fused(F16(-2), static_cast<_Float16>(__builtin_rintf16(x * F16(0.5))), x);
 }
-MPTUNE_INLINE _Float16 coarse_sinpi_reduced(_Float16 r) {
+MPTUNE_LAZY MPTUNE_INLINE _Float16 coarse_sinpi_reduced(_Float16 r) {
     return coarse_sin_reduced(fused(r, F16(0x1.92p1), r * F16(0x1.fb4p-11)));
 }
-MPTUNE_INLINE _Float16 coarse_sinpi(_Float16 x) {
+MPTUNE_LAZY MPTUNE_INLINE _Float16 coarse_sinpi(_Float16 x) {
     const _Float16 h = without_turns(x), size = half_of(bits_as<short>(h) & 0x7fff);
     const _Float16 sine = coarse_sinpi_reduced(select(size > F16(0.5), F16(1) - size, size));
     return half_of(bits_as<short>(sine) | (bits_as<short>(h) & -0x8000));
 }
-MPTUNE_INLINE _Float16 coarse_cospi(_Float16 x) {
+MPTUNE_LAZY MPTUNE_INLINE _Float16 coarse_cospi(_Float16 x) {
     const _Float16 h = without_turns(x), size = half_of(bits_as<short>(h) & 0x7fff);
     return coarse_sinpi_reduced(F16(0.5) - size);
 }

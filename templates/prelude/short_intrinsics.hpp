@@ -20,6 +20,13 @@ using namespace mptune_short;
 #define MPTUNE_FMA(a, b, c) mp::fma(a, b, c)
 #endif
 
+// No source that is given to an OpenCL driver has them unless it names one: they take long to read.
+#if !defined(MPTUNE_NO_SHORT_INTRINSICS)
+
+#if !defined(MPTUNE_LAZY)
+#define MPTUNE_LAZY
+#endif
+
 namespace mptune_short {
 
 // A number to the nearest of 16 bits towards zero (0), down (-1) or up (1).
@@ -43,11 +50,11 @@ MPTUNE_INLINE T mptune_rectified(T x) {
 }
 
 #define MPTUNE_BINARY(T, T2, R, one, both, expression)          \
-    MPTUNE_INLINE R one(T a, T b) { return expression; }        \
-    MPTUNE_INLINE T2 both(T2 a, T2 b) { return {T(one(a.x, b.x)), T(one(a.y, b.y))}; }
+    MPTUNE_LAZY MPTUNE_INLINE R one(T a, T b) { return expression; }        \
+    MPTUNE_LAZY MPTUNE_INLINE T2 both(T2 a, T2 b) { return {T(one(a.x, b.x)), T(one(a.y, b.y))}; }
 #define MPTUNE_UNARY(T, T2, one, both, expression)              \
-    MPTUNE_INLINE T one(T a) { return expression; }             \
-    MPTUNE_INLINE T2 both(T2 a) { return {one(a.x), one(a.y)}; }
+    MPTUNE_LAZY MPTUNE_INLINE T one(T a) { return expression; }             \
+    MPTUNE_LAZY MPTUNE_INLINE T2 both(T2 a) { return {one(a.x), one(a.y)}; }
 #define MPTUNE_MATH(T, T2, one, both, name) MPTUNE_UNARY(T, T2, one, both, T(MPTUNE_BUILTIN(name)(static_cast<float>(a))))
 #define MPTUNE_SHORT(T, T2)                                                                              \
     MPTUNE_BINARY(T, T2, T, __hadd, __hadd2, a + b)                                                      \
@@ -88,21 +95,21 @@ MPTUNE_INLINE T mptune_rectified(T x) {
     MPTUNE_MATH(T, T2, hceil, h2ceil, ceilf)                                                             \
     MPTUNE_MATH(T, T2, htrunc, h2trunc, truncf)                                                          \
     MPTUNE_MATH(T, T2, hrint, h2rint, rintf)                                                             \
-    MPTUNE_INLINE T __hfma(T a, T b, T c) { return MPTUNE_FMA(a, b, c); }                                \
-    MPTUNE_INLINE T2 __hfma2(T2 a, T2 b, T2 c) { return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)}; } \
-    MPTUNE_INLINE T __hfma_sat(T a, T b, T c) { return mptune_saturated(T(MPTUNE_FMA(a, b, c))); }       \
-    MPTUNE_INLINE T2 __hfma2_sat(T2 a, T2 b, T2 c) {                                                     \
+    MPTUNE_LAZY MPTUNE_INLINE T __hfma(T a, T b, T c) { return MPTUNE_FMA(a, b, c); }                                \
+    MPTUNE_LAZY MPTUNE_INLINE T2 __hfma2(T2 a, T2 b, T2 c) { return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)}; } \
+    MPTUNE_LAZY MPTUNE_INLINE T __hfma_sat(T a, T b, T c) { return mptune_saturated(T(MPTUNE_FMA(a, b, c))); }       \
+    MPTUNE_LAZY MPTUNE_INLINE T2 __hfma2_sat(T2 a, T2 b, T2 c) {                                                     \
         return {__hfma_sat(a.x, b.x, c.x), __hfma_sat(a.y, b.y, c.y)};                                   \
     }                                                                                                    \
-    MPTUNE_INLINE T __hfma_relu(T a, T b, T c) { return mptune_rectified(T(MPTUNE_FMA(a, b, c))); }      \
-    MPTUNE_INLINE T2 __hfma2_relu(T2 a, T2 b, T2 c) {                                                    \
+    MPTUNE_LAZY MPTUNE_INLINE T __hfma_relu(T a, T b, T c) { return mptune_rectified(T(MPTUNE_FMA(a, b, c))); }      \
+    MPTUNE_LAZY MPTUNE_INLINE T2 __hfma2_relu(T2 a, T2 b, T2 c) {                                                    \
         return {__hfma_relu(a.x, b.x, c.x), __hfma_relu(a.y, b.y, c.y)};                                 \
     }                                                                                                    \
-    MPTUNE_INLINE bool __hisnan(T a) { return a != a; }                                                  \
-    MPTUNE_INLINE int __hisinf(T a) { return a - a == a - a || a != a ? 0 : a > T(0.0f) ? 1 : -1; }      \
-    MPTUNE_INLINE float __low2float(T2 a) { return static_cast<float>(a.x); }                            \
-    MPTUNE_INLINE float __high2float(T2 a) { return static_cast<float>(a.y); }                           \
-    MPTUNE_INLINE T2 __lowhigh2highlow(T2 a) { return {a.y, a.x}; }
+    MPTUNE_LAZY MPTUNE_INLINE bool __hisnan(T a) { return a != a; }                                                  \
+    MPTUNE_LAZY MPTUNE_INLINE int __hisinf(T a) { return a - a == a - a || a != a ? 0 : a > T(0.0f) ? 1 : -1; }      \
+    MPTUNE_LAZY MPTUNE_INLINE float __low2float(T2 a) { return static_cast<float>(a.x); }                            \
+    MPTUNE_LAZY MPTUNE_INLINE float __high2float(T2 a) { return static_cast<float>(a.y); }                           \
+    MPTUNE_LAZY MPTUNE_INLINE T2 __lowhigh2highlow(T2 a) { return {a.y, a.x}; }
 MPTUNE_SHORT(mptune_half, mptune_half2)
 MPTUNE_SHORT(mptune_bfloat16, mptune_bfloat162)
 #undef MPTUNE_BINARY
@@ -111,10 +118,10 @@ MPTUNE_SHORT(mptune_bfloat16, mptune_bfloat162)
 #undef MPTUNE_SHORT
 
 #define MPTUNE_FROM(T, From, nearest, down, up, towards_zero)                  \
-    MPTUNE_INLINE T nearest(From x) { return T(x); }                           \
-    MPTUNE_INLINE T down(From x) { return directed<T>(x, -1); }                \
-    MPTUNE_INLINE T up(From x) { return directed<T>(x, 1); }                   \
-    MPTUNE_INLINE T towards_zero(From x) { return directed<T>(x, 0); }
+    MPTUNE_LAZY MPTUNE_INLINE T nearest(From x) { return T(x); }                           \
+    MPTUNE_LAZY MPTUNE_INLINE T down(From x) { return directed<T>(x, -1); }                \
+    MPTUNE_LAZY MPTUNE_INLINE T up(From x) { return directed<T>(x, 1); }                   \
+    MPTUNE_LAZY MPTUNE_INLINE T towards_zero(From x) { return directed<T>(x, 0); }
 MPTUNE_FROM(mptune_half, float, __float2half_rn, __float2half_rd, __float2half_ru, __float2half_rz)
 MPTUNE_FROM(mptune_half, int, __int2half_rn, __int2half_rd, __int2half_ru, __int2half_rz)
 MPTUNE_FROM(mptune_half, unsigned, __uint2half_rn, __uint2half_rd, __uint2half_ru, __uint2half_rz)
@@ -122,12 +129,12 @@ MPTUNE_FROM(mptune_bfloat16, float, __float2bfloat16_rn, __float2bfloat16_rd, __
 MPTUNE_FROM(mptune_bfloat16, int, __int2bfloat16_rn, __int2bfloat16_rd, __int2bfloat16_ru, __int2bfloat16_rz)
 MPTUNE_FROM(mptune_bfloat16, unsigned, __uint2bfloat16_rn, __uint2bfloat16_rd, __uint2bfloat16_ru, __uint2bfloat16_rz)
 #undef MPTUNE_FROM
-MPTUNE_INLINE mptune_half __float2half(float x) { return mptune_half(x); }
-MPTUNE_INLINE mptune_half __double2half(double x) { return mptune_half(x); }
-MPTUNE_INLINE float __half2float(mptune_half x) { return static_cast<float>(x); }
-MPTUNE_INLINE mptune_bfloat16 __float2bfloat16(float x) { return mptune_bfloat16(x); }
-MPTUNE_INLINE mptune_bfloat16 __double2bfloat16(double x) { return mptune_bfloat16(x); }
-MPTUNE_INLINE float __bfloat162float(mptune_bfloat16 x) { return static_cast<float>(x); }
+MPTUNE_LAZY MPTUNE_INLINE mptune_half __float2half(float x) { return mptune_half(x); }
+MPTUNE_LAZY MPTUNE_INLINE mptune_half __double2half(double x) { return mptune_half(x); }
+MPTUNE_LAZY MPTUNE_INLINE float __half2float(mptune_half x) { return static_cast<float>(x); }
+MPTUNE_LAZY MPTUNE_INLINE mptune_bfloat16 __float2bfloat16(float x) { return mptune_bfloat16(x); }
+MPTUNE_LAZY MPTUNE_INLINE mptune_bfloat16 __double2bfloat16(double x) { return mptune_bfloat16(x); }
+MPTUNE_LAZY MPTUNE_INLINE float __bfloat162float(mptune_bfloat16 x) { return static_cast<float>(x); }
 
 // What is out of range becomes the nearest that is in it, what is no number 0.
 template <class R>
@@ -140,10 +147,10 @@ MPTUNE_INLINE R whole(float x) {
 }
 
 #define MPTUNE_TO(From, R, nearest, down, up, towards_zero)                                                          \
-    MPTUNE_INLINE R nearest(From x) { return whole<R>(MPTUNE_BUILTIN(rintf)(static_cast<float>(x))); }            \
-    MPTUNE_INLINE R down(From x) { return whole<R>(MPTUNE_BUILTIN(floorf)(static_cast<float>(x))); }              \
-    MPTUNE_INLINE R up(From x) { return whole<R>(MPTUNE_BUILTIN(ceilf)(static_cast<float>(x))); }                 \
-    MPTUNE_INLINE R towards_zero(From x) { return whole<R>(static_cast<float>(x)); }
+    MPTUNE_LAZY MPTUNE_INLINE R nearest(From x) { return whole<R>(MPTUNE_BUILTIN(rintf)(static_cast<float>(x))); }            \
+    MPTUNE_LAZY MPTUNE_INLINE R down(From x) { return whole<R>(MPTUNE_BUILTIN(floorf)(static_cast<float>(x))); }              \
+    MPTUNE_LAZY MPTUNE_INLINE R up(From x) { return whole<R>(MPTUNE_BUILTIN(ceilf)(static_cast<float>(x))); }                 \
+    MPTUNE_LAZY MPTUNE_INLINE R towards_zero(From x) { return whole<R>(static_cast<float>(x)); }
 MPTUNE_TO(mptune_half, int, __half2int_rn, __half2int_rd, __half2int_ru, __half2int_rz)
 MPTUNE_TO(mptune_half, unsigned, __half2uint_rn, __half2uint_rd, __half2uint_ru, __half2uint_rz)
 MPTUNE_TO(mptune_bfloat16, int, __bfloat162int_rn, __bfloat162int_rd, __bfloat162int_ru, __bfloat162int_rz)
@@ -151,28 +158,28 @@ MPTUNE_TO(mptune_bfloat16, unsigned, __bfloat162uint_rn, __bfloat162uint_rd, __b
 #undef MPTUNE_TO
 
 #define MPTUNE_BITS(T, to_signed, to_unsigned, of_signed, of_unsigned)                                      \
-    MPTUNE_INLINE short to_signed(T x) { return static_cast<short>(x.to_bits()); }                          \
-    MPTUNE_INLINE unsigned short to_unsigned(T x) { return x.to_bits(); }                                   \
-    MPTUNE_INLINE T of_signed(short bits) { return T::from_bits(static_cast<unsigned short>(bits)); }       \
-    MPTUNE_INLINE T of_unsigned(unsigned short bits) { return T::from_bits(bits); }
+    MPTUNE_LAZY MPTUNE_INLINE short to_signed(T x) { return static_cast<short>(x.to_bits()); }                          \
+    MPTUNE_LAZY MPTUNE_INLINE unsigned short to_unsigned(T x) { return x.to_bits(); }                                   \
+    MPTUNE_LAZY MPTUNE_INLINE T of_signed(short bits) { return T::from_bits(static_cast<unsigned short>(bits)); }       \
+    MPTUNE_LAZY MPTUNE_INLINE T of_unsigned(unsigned short bits) { return T::from_bits(bits); }
 MPTUNE_BITS(mptune_half, __half_as_short, __half_as_ushort, __short_as_half, __ushort_as_half)
 MPTUNE_BITS(mptune_bfloat16, __bfloat16_as_short, __bfloat16_as_ushort, __short_as_bfloat16, __ushort_as_bfloat16)
 #undef MPTUNE_BITS
 
 #define MPTUNE_PAIRS(T, T2, of_float, of_floats, of_float2, to_float2, of_one, of_two, low, upper, lows, uppers) \
-    MPTUNE_INLINE T2 of_float(float x) { return {T(x), T(x)}; }                                                \
-    MPTUNE_INLINE T2 of_floats(float x, float y) { return {T(x), T(y)}; }                                      \
+    MPTUNE_LAZY MPTUNE_INLINE T2 of_float(float x) { return {T(x), T(x)}; }                                                \
+    MPTUNE_LAZY MPTUNE_INLINE T2 of_floats(float x, float y) { return {T(x), T(y)}; }                                      \
     template <class V>                                                                                         \
     MPTUNE_INLINE T2 of_float2(V v) {                                                                          \
         return {T(static_cast<float>(v.x)), T(static_cast<float>(v.y))};                                       \
     }                                                                                                          \
-    MPTUNE_INLINE mptune_float2 to_float2(T2 v) { return {static_cast<float>(v.x), static_cast<float>(v.y)}; }        \
-    MPTUNE_INLINE T2 of_one(T x) { return {x, x}; }                                                            \
-    MPTUNE_INLINE T2 of_two(T x, T y) { return {x, y}; }                                                       \
-    MPTUNE_INLINE T low(T2 v) { return v.x; }                                                                  \
-    MPTUNE_INLINE T upper(T2 v) { return v.y; }                                                                 \
-    MPTUNE_INLINE T2 lows(T2 v) { return {v.x, v.x}; }                                                         \
-    MPTUNE_INLINE T2 uppers(T2 v) { return {v.y, v.y}; }
+    MPTUNE_LAZY MPTUNE_INLINE mptune_float2 to_float2(T2 v) { return {static_cast<float>(v.x), static_cast<float>(v.y)}; }        \
+    MPTUNE_LAZY MPTUNE_INLINE T2 of_one(T x) { return {x, x}; }                                                            \
+    MPTUNE_LAZY MPTUNE_INLINE T2 of_two(T x, T y) { return {x, y}; }                                                       \
+    MPTUNE_LAZY MPTUNE_INLINE T low(T2 v) { return v.x; }                                                                  \
+    MPTUNE_LAZY MPTUNE_INLINE T upper(T2 v) { return v.y; }                                                                 \
+    MPTUNE_LAZY MPTUNE_INLINE T2 lows(T2 v) { return {v.x, v.x}; }                                                         \
+    MPTUNE_LAZY MPTUNE_INLINE T2 uppers(T2 v) { return {v.y, v.y}; }
 MPTUNE_PAIRS(mptune_half, mptune_half2, __float2half2_rn, __floats2half2_rn, __float22half2_rn, __half22float2, __half2half2,
              __halves2half2, __low2half, __high2half, __low2half2, __high2half2)
 MPTUNE_PAIRS(mptune_bfloat16, mptune_bfloat162, __float2bfloat162_rn, __floats2bfloat162_rn, __float22bfloat162_rn,
@@ -181,3 +188,5 @@ MPTUNE_PAIRS(mptune_bfloat16, mptune_bfloat162, __float2bfloat162_rn, __floats2b
 #undef MPTUNE_PAIRS
 
 }  // namespace mptune_short
+
+#endif

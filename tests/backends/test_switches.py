@@ -31,7 +31,7 @@ extern "C" __global__ void reverse(double* y, const half* x) {
 MPTUNE_HOST_ENTRY(reverse, 64)
 """
 X = np.random.default_rng(0).random(192).astype(np.float16)
-SWITCHES = ("MPTUNE_PRECOMPILED_PRELUDE", "MPTUNE_FIBER_ASSEMBLY", "MPTUNE_HOST_ARCH")
+SWITCHES = ("MPTUNE_COMPILER_SERVER", "MPTUNE_PRECOMPILED_PRELUDE", "MPTUNE_FIBER_ASSEMBLY", "MPTUNE_HOST_ARCH")
 X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="an architecture of x86")
 
 
@@ -46,6 +46,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def compiled_and_run(body: str = BODY) -> tuple[bytes, np.ndarray]:
     """Return the library and the results."""
     backend, y = HostBackend(workers=2), np.zeros(192)
+    backend.compiler.stay(1)
     try:
         binary = backend.compiler.compile(prelude() + body, "reverse", CompileOptions())
         launch_on_arrays(backend, backend.device.load(binary), (3,), (64,), y, X)
@@ -59,10 +60,11 @@ def compiled_and_run(body: str = BODY) -> tuple[bytes, np.ndarray]:
     few(
         [
             ("MPTUNE_PRECOMPILED_PRELUDE", "0"),
+            ("MPTUNE_COMPILER_SERVER", "0"),
             ("MPTUNE_FIBER_ASSEMBLY", "0"),
             pytest.param("MPTUNE_HOST_ARCH", "x86-64-v3", marks=X86),
         ],
-        2,
+        3,
     ),
 )
 def test_results_are_the_same_with_each_switched_off(
@@ -98,7 +100,7 @@ def test_an_unknown_architecture_is_said_once_before_anything_is_compiled(
     assert "unknown architecture in MPTUNE_HOST_ARCH: 'x86-64-v9'" in availability.reason
 
 
-@pytest.mark.parametrize("name", ["MPTUNE_FIBER_ASSEMBLY", "MPTUNE_PRECOMPILED_PRELUDE"])
+@pytest.mark.parametrize("name", ["MPTUNE_COMPILER_SERVER", "MPTUNE_FIBER_ASSEMBLY", "MPTUNE_PRECOMPILED_PRELUDE"])
 def test_a_switch_is_0_or_1_whatever_is_compiled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "no")
     message = f"{name} is 'no'; expected 0 (off) or 1 (on)"
