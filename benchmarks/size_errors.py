@@ -112,7 +112,7 @@ def breaks(errors: Errors) -> Iterator[dict[str, Any]]:
         for tuned in _TUNED:
             for draws in _SEEN:
                 points = [_point(ladder[i], draws) for i in tuned]
-                growth = fitted(points, CONFIDENCE)
+                growth = fitted(points, CONFIDENCE, ladder[0]["types"])
                 for number, entry in enumerate(ladder):
                     limit = growth.limit(entry["sizes"])
                     fresh = np.array(entry["fresh"])

@@ -30,7 +30,7 @@ from mptune.results.unseen import CONFIDENCE
 from mptune.space.configuration import Configuration, Value, is_number
 from mptune.space.constraints import Constraint, compile_constraint, with_canonical_precisions
 from mptune.space.parameters import PrecisionParameter, beyond_baseline
-from mptune.wisdom.error_growth import LOG_REACH, REACH, ErrorGrowth, SizedError, as_zero_in, fitted, may_overflow_in
+from mptune.wisdom.error_growth import LOG_REACH, REACH, ErrorGrowth, SizedError, fitted
 from mptune.wisdom.records import KernelWisdom
 
 Signature = tuple[Value, ...]
@@ -327,7 +327,11 @@ class Chooser:
             if math.isfinite(limit) and limit > self.budget[name]:
                 most.append(f"{_short(name)} up to {limit:.2g}")
             elif limit > self.budget[name]:
-                why = ", as it may overflow outside of the tuned sizes" if may_overflow_in(signature) else ""
+                why = (
+                    ", as it may overflow outside of the tuned sizes"
+                    if growth is not None and growth.is_confined
+                    else ""
+                )
                 if growth is not None and growth.is_exact:
                     why = ", as what is exact at the tuned sizes need not be so here"
                 most.append(f"an unknown {_short(name)}{why}")
@@ -407,13 +411,10 @@ class Chooser:
                 for name in errors.worst.keys() & self.budget.keys():
                     mean = errors.mean if name == "error" else None
                     points.setdefault((signature, name), []).append(
-                        SizedError(
-                            record.sizes, errors.worst[name], errors.draws, mean, errors.rounded, as_zero_in(signature)
-                        )
+                        SizedError(record.sizes, errors.worst[name], errors.draws, mean, errors.rounded)
                     )
         return {
-            (signature, name): fitted(some, self.confidence, may_overflow=may_overflow_in(signature))
-            for (signature, name), some in points.items()
+            (signature, name): fitted(some, self.confidence, signature) for (signature, name), some in points.items()
         }
 
 
