@@ -8,14 +8,10 @@ tuned sizes have entries of their own.
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-
-import numpy as np
-from numpy.typing import NDArray
 
 from mptune import __version__
 from mptune.backends.base import options_of
@@ -31,11 +27,8 @@ from mptune.results.unseen import CONFIDENCE
 from mptune.run import json_document
 from mptune.source.flags import Build, build_of
 from mptune.space.configuration import Configuration
-from mptune.wisdom import Candidate, Chooser, KernelWisdom, Wisdom, budget_of, kernel_of
-from mptune.wisdom.error_growth import REACH
+from mptune.wisdom import Candidate, Chooser, Decision, KernelWisdom, Wisdom, budget_of, kernel_of
 
-#: Cells of the table of a device, about.
-_CELLS: Final = 3000
 _GPUS: Final = ("cuda", "hip")
 
 
@@ -215,21 +208,28 @@ class _Table:
         assert isinstance(kernel, Kernel)
         self._chooser = chooser
         tuned = [kernel.resolve_sizes("default", {**record.sizes, **chooser.form}) for record in chooser.known.tuned]
-        self._at = {tuple(sizes[name] for name in chooser.names): sizes for sizes in (*tuned, *given)}
         self._sources = _Sources(kernel, [*tuned, *given])
         self.launches: list[Launch] = []
+        at = {tuple(sizes[name] for name in chooser.names): sizes for sizes in (*tuned, *given)}
         free = frozenset[str]().union(*(self._sources.variable(each.configuration) for each in chooser.candidates))
-        self._axes = self._made_axes(free)
-        kept = self._kept()
-        middles = itertools.product(*(self._middles(axis, *ends) for axis, (_, *ends) in enumerate(self._axes)))
-        self._cells = [
-            self._order(
-                kernel.resolve_sizes("default", {**chooser.form, **dict(zip(chooser.names, sizes, strict=True))}),
-                signatures,
-            )
-            for sizes, signatures in zip(middles, kept, strict=True)
-        ]
-        self._exact = {place: self._order_at(sizes) for place, sizes in self._at.items()}
+        # By size, the number and the first value of each cell. A size that is written into the sources has its values.
+        axes: list[list[tuple[int, int]]] = []
+        for axis, (name, starts) in enumerate(zip(chooser.names, chooser.cells.starts, strict=True)):
+            written = sorted({(chooser.cells.at(place)[axis], place[axis]) for place in at})
+            axes.append([*enumerate(starts.tolist())] if name in free else written)
+        self._starts = [[start for _, start in axis] for axis in axes]
+        self._cells = []
+        for entries in itertools.product(*axes):
+            cell = tuple(number for number, _ in entries)
+            values = {
+                name: middle if name in free else start
+                for name, middle, (_, start) in zip(chooser.names, chooser.cells.middle(cell), entries, strict=True)
+            }
+            sizes = kernel.resolve_sizes("default", {**chooser.form, **values})
+            self._cells.append(self._order(sizes, chooser.decide_cell(cell)))
+        self._exact = {
+            place: self._order(sizes, chooser.decide(sizes), is_written=True) for place, sizes in at.items()
+        }
 
     def described(self, launches: Sequence[Launch]) -> dict[str, Any]:
         """Return what the header knows of a device, with the numbers of all that is compiled."""
@@ -254,64 +254,20 @@ class _Table:
             "architecture": known.architecture,
             "is_gpu": known.backend in _GPUS,
             "n_tuned": len(self._chooser.tuned),
-            "starts": [starts.tolist() for starts, _, _ in self._axes],
+            "starts": self._starts,
             "cells": [*map(place_of, self._cells)],
             "exact": [(place, place_of(order)) for place, order in self._exact.items()],
             "orders": flat,
         }
 
-    def _made_axes(self, free: frozenset[str]) -> list[tuple[NDArray[Any], ...]]:
-        """Return, by size, where cells start, and the first and the last value for which one has to hold."""
-        names = self._chooser.names
-        values = [np.unique([place[axis] for place in self._at]) for axis in range(len(names))]
-        others = math.prod(len(own) for name, own in zip(names, values, strict=True) if name not in free)
-        steps = int((_CELLS / others) ** (1 / max(1, len(free))))
-        axes: list[tuple[NDArray[Any], ...]] = []
-        for name, own in zip(names, values, strict=True):
-            if name not in free:  # written into the sources: none computes for other values
-                axes.append((own, own, own))
-                continue
-            most = self._chooser.kernel.largest_size(name)
-            # Of many sizes there are few cells each, down to one, in which only the baseline is sure to be accurate.
-            inner = np.ceil(np.geomspace(own[0] / REACH, own[-1] * REACH + 1, steps - 1)) if steps > 2 else ()
-            ends = (own[0], own[-1] + 1) if steps > 6 else ()
-            starts = np.unique(np.clip([1, *ends, *inner], 1, most).astype(np.int64))
-            axes.append((starts, starts, np.append(starts[1:] - 1, most)))
-        return axes
-
-    def _middles(self, axis: int, lows: NDArray[Any], highs: NDArray[Any]) -> list[int]:
-        """Return a size in each cell of an axis, near the tuned ones in those beyond their reach."""
-        tuned = [place[axis] for place in self._at]
-        near = np.clip(np.sqrt(lows.astype(float) * highs), min(tuned) / 5, max(tuned) * 5)
-        return [int(size) for size in np.clip(near.round(), lows, highs)]
-
-    def _kept(self) -> list[set[Any]]:
-        """Return, by cell, the accuracy signatures whose errors keep the limit at all of its corners."""
-        chooser = self._chooser
-        signatures = [*dict.fromkeys(each.signature for each in chooser.candidates)]
-        keeps = np.ones((len(signatures), math.prod(len(starts) for starts, _, _ in self._axes)), bool)
-        for corner in itertools.product(*((lows, highs) for _, lows, highs in self._axes)):
-            nodes = np.stack(np.meshgrid(*corner, indexing="ij"), axis=-1).reshape(-1, len(corner))
-            for number, signature in enumerate(signatures):
-                for name, limit in chooser.budget.items():
-                    growth = chooser.growth.get((signature, name))
-                    keeps[number] &= growth is not None and growth.limits(nodes) <= limit
-        return [{signatures[number] for number in np.flatnonzero(cell)} for cell in keeps.T]
-
-    def _order_at(self, sizes: Sizes) -> list[Candidate]:
-        limits = {each.signature: self._chooser.limits_of(each.signature, sizes) for each in self._chooser.candidates}
-        kept = {signature for signature, most in limits.items() if self._chooser.keeps(most)}
-        return self._order(sizes, kept, is_written=True)
-
-    def _order(self, sizes: Sizes, kept: Collection[Any], *, is_written: bool = False) -> list[Candidate]:
-        """Return what may be used at some sizes, and have the first of it and the first baseline compiled."""
-        order = self._chooser.order(sizes, kept)
-        for candidates in (order, [each for each in order if each.is_wide]):
+    def _order(self, sizes: Sizes, decision: Decision, *, is_written: bool = False) -> tuple[Candidate, ...]:
+        """Return the usable candidates, and have the first and the first baseline compiled for some sizes."""
+        for candidates in (decision.usable, [each for each in decision.usable if each.is_wide]):
             valid = (each.configuration for each in candidates if self._chooser.is_valid(each, sizes))
             found = filter(None, (self._sources.at(configuration, sizes, is_written) for configuration in valid))
             if (launch := next(found, None)) is not None and launch not in self.launches:
                 self.launches.append(launch)
-        return order
+        return decision.usable
 
 
 class _Sources:
