@@ -387,7 +387,9 @@ class Chooser:
                 for name, error in timed.errors.worst.items():
                     errors[own][name] = max(error, errors[own].get(name, 0.0))
                 if timed.is_best:
-                    winners[number] = min(winners.get(number, (math.inf, own)), (span[0], own), key=lambda each: each[0])
+                    winners[number] = min(
+                        winners.get(number, (math.inf, own)), (span[0], own), key=lambda each: each[0]
+                    )
                     sure |= {(own, number)} if is_within else set()
         # Types that are nowhere surely faster than the baseline are not worth their loss of accuracy.
         kept = {own: at for own, at in times.items() if own in worthwhile or beyond_baseline(own, wide)}

@@ -133,53 +133,40 @@ def fitted(points: Sequence[SizedError], confidence: float = 0.95, types: Sequen
 
     if not points or not 0 < confidence < 1 or not all(point.worst >= 0 for point in points):
         raise ValueError("expected errors of 0 or more, and a confidence between 0 and 1")
+    fp64, bf16 = EVERY_PRECISION["fp64"], EVERY_PRECISION["bf16"]
+    known = [EVERY_PRECISION[kind] for kind in map(str, types) if kind in EVERY_PRECISION]
+    roundoff = max((kind.unit_roundoff for kind in known), default=0.0)
+    as_zero = 4 * fp64.unit_roundoff if roundoff > fp64.unit_roundoff else 0.0
     names = tuple(sorted(points[0].sizes))
     sizes = np.array([[point.sizes[name] for name in names] for point in points], np.int64)
     draws = np.array([max(1, point.draws) for point in points])
-    known = [EVERY_PRECISION[kind] for kind in map(str, types) if kind in EVERY_PRECISION]
-    roundoff, fp64 = max((kind.unit_roundoff for kind in known), default=0.0), EVERY_PRECISION["fp64"].unit_roundoff
-    is_exact = np.array([point.worst <= (4 * fp64 if roundoff > fp64 else 0) for point in points])
-    spread, freedom = _spread_of([point for point, exact in zip(points, is_exact, strict=True) if not exact])
+    errors = np.array([point.worst for point in points])
+    spread, freedom = _spread_of([point for point in points if point.worst > as_zero])
     quantile = max(0.0, float(stdtrit(freedom, confidence)))
     with np.errstate(divide="ignore", invalid="ignore"):
-        worst, levels = np.log([point.worst for point in points]), np.log([point.level for point in points])
+        worst, levels = np.log(errors), np.log([point.level for point in points])
         lacking = -np.log([min([1.0, *point.rounded.values()]) for point in points])
         interval = np.maximum(worst, levels + quantile * spread * np.sqrt(1 + 1 / draws))
-        own = np.where(is_exact | (draws * (1 - confidence) >= confidence - 1e-9), worst, interval)
-        other = np.where(is_exact, math.inf, own + lacking)
+        own = np.where((errors <= as_zero) | (draws * (1 - confidence) >= confidence - 1e-9), worst, interval)
+        other = np.where(errors <= as_zero, math.inf, own + lacking)
     starts = np.isfinite(other)
-    slopes, groups, line, scatter, spare = _power_law(
-        np.log(sizes)[starts], (levels + lacking)[starts], spread * math.sqrt(np.mean(1 / draws)), quantile
-    )
-    least = _LEAST_SCATTER * (3 if lacking.any() else 1) / len(points) if len(line) > 1 else 0.0
-    room = quantile * max(scatter, least)
-    other[starts] = np.maximum(other[starts], line + room)
-    has_accumulated = roundoff >= EVERY_PRECISION["bf16"].unit_roundoff and any(
-        2 * roundoff < point.worst < math.inf for point in points
-    )
-    range_ = min((kind.largest for kind in known), default=math.inf)
-    return ErrorGrowth(
-        names,
-        sizes,
-        worst,
-        own,
-        other,
-        slopes,
-        groups,
-        steepest=3.0 if has_accumulated else 2.0,
-        is_confined=range_ < EVERY_PRECISION["bf16"].largest,
-    )
+    slopes, groups = np.zeros(len(names)), np.arange(len(names))
+    x, y = np.log(sizes)[starts], (levels + lacking)[starts]
+    if len(x) and np.ptp(x, axis=0).any():
+        slopes, groups, line, scatter = _power_law(x, y, spread * math.sqrt(np.mean(1 / draws)), quantile)
+        least = _LEAST_SCATTER * (3 if lacking.any() else 1) / len(points)
+        other[starts] = np.maximum(other[starts], line + quantile * max(scatter, least))
+    is_narrow_sum = roundoff >= bf16.unit_roundoff and bool(((errors > 2 * roundoff) & (errors < math.inf)).any())
+    is_confined = any(kind.largest < bf16.largest for kind in known)
+    return ErrorGrowth(names, sizes, worst, own, other, slopes, groups, 3.0 if is_narrow_sum else 2.0, is_confined)
 
 
 def _power_law(
     x: NDArray[np.float64], y: NDArray[np.float64], noise: float, quantile: float
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], float, int]:
-    """Return slopes and groups as of :class:`ErrorGrowth`, the line at each point, the scatter and its freedom."""
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], float]:
+    """Return slopes and groups as of :class:`ErrorGrowth`, the line at each point, and the scatter about it."""
     from scipy.optimize import nnls  # as above
 
-    slopes, groups = np.zeros(x.shape[1]), np.arange(x.shape[1])
-    if not len(x) or not np.ptp(x, axis=0).any():
-        return slopes, groups, y, 0.0, 0
     centred = x - x.mean(axis=0)
     spans = np.linalg.norm(centred, axis=0)
     together = centred.T @ centred > 0.999 * np.outer(spans, spans)  # correlation
@@ -188,16 +175,17 @@ def _power_law(
     columns = centred[:, varied]
     best, rest = nnls(columns, y - y.mean())
     rank = int(np.linalg.matrix_rank(columns, tol=1e-6))
-    spare = len(x) - 1 - rank
-    scatter = rest / math.sqrt(spare) if spare > 0 else 0.0
-    errors = max(noise, scatter) * np.sqrt(np.diag(np.linalg.pinv(columns.T @ columns)))
-    # An uncertain fit gives no larger slope than errors that add up.
-    upper = np.minimum(best + quantile * errors, np.maximum(best, 1.0))
+    freedom = len(x) - 1 - rank
+    scatter = rest / math.sqrt(freedom) if freedom > 0 else 0.0
+    # An uncertain slope is at most that of rounding errors that add up.
+    uncertain = quantile * max(noise, scatter) * np.sqrt(np.diag(np.linalg.pinv(columns.T @ columns)))
+    upper = np.minimum(best + uncertain, np.maximum(best, 1.0))
     if rank < len(varied):
         upper[:] = max(1.0, best.sum())
+    slopes = np.zeros(len(spans))
     for size in np.flatnonzero(spans > 0):
         slopes[size] = upper[varied == groups[size]][0] * spans[groups[size]] / spans[size]
-    return slopes, groups, y.mean() + columns @ best, scatter, spare
+    return slopes, groups, y.mean() + columns @ best, scatter
 
 
 def _spread_of(points: Sequence[SizedError]) -> tuple[float, float]:
