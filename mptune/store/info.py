@@ -402,7 +402,7 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
         of_values = _reader(Mapping[str, Value])
         return lambda value: Configuration(of_values(value))
     if origin is Annotated:
-        of_number, bounds = _reader(arguments[0]), arguments[1]
+        of_number, bounds = _reader(Reading if arguments[0] is float else arguments[0]), arguments[1]
         return lambda value: _checked(bounds.least <= of_number(value) <= bounds.most, value)
     if origin in (types.UnionType, typing.Union):
         return functools.partial(_read_as_first, [*map(_reader, arguments)])

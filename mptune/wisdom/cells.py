@@ -40,7 +40,7 @@ class Cells:
         low, high = int(self._low[axis]), int(self._high[axis])
         # With few cells only the range itself, or the whole axis, in which only the baseline is surely accurate.
         ends = [low, high + 1] if count > 2 else []
-        inner = np.ceil(np.geomspace(low / REACH, high * REACH + 1, count - 3)) if count > 4 else []
+        inner = np.ceil(np.geomspace(low / REACH, high * REACH + 1, count - 3)) if count > 4 else np.zeros(0)
         return np.unique(np.clip([1, *ends, *inner], 1, self._largest[axis]).astype(np.int64))
 
     def at(self, sizes: Sequence[int]) -> tuple[int, ...]:

@@ -443,7 +443,8 @@ def _interpolated(losses: Mapping[int, float], offsets: Sequence[tuple[float, ..
     """Return a loss, and the numbers of the one or two tuned sizes that it is predicted from."""
     distances = [math.hypot(*offset) for offset in offsets]
     nearest = min(losses, key=lambda number: (distances[number], number))
-    loss, away, used = losses[nearest], distances[nearest], (nearest,)
+    loss, away = losses[nearest], distances[nearest]
+    used: tuple[int, ...] = (nearest,)
     opposite = [number for number in losses if sum(map(operator.mul, offsets[number], offsets[nearest])) < 0]
     if opposite:
         other = min(opposite, key=lambda number: (distances[number], number))

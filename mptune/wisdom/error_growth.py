@@ -117,7 +117,7 @@ class ErrorGrowth:
             outside = (given < self.sizes.min(axis=0)) | (given > self.sizes.max(axis=0))
             found[outside.any(axis=(1, 2))] = math.inf
         with np.errstate(over="ignore"):
-            return np.exp(found) * (1 + 1e-12)  # room for the last digits of the logarithm
+            return np.asarray(np.exp(found) * (1 + 1e-12))  # room for the last digits of the logarithm
 
 
 def fitted(points: Sequence[SizedError], confidence: float = 0.95, types: Sequence[object] = ()) -> ErrorGrowth:

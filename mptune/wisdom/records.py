@@ -20,7 +20,7 @@ from mptune.errors import WisdomError, did_you_mean
 from mptune.paths import write_whole
 from mptune.results.speedup import TIE
 from mptune.space.configuration import Configuration, Value
-from mptune.store.info import Between, Reading, plain, read_fields, types_of
+from mptune.store.info import Between, plain, read_fields, types_of
 
 FORMAT_VERSION: Final = 1
 #: The member that marks a wisdom file; its value is the version.
@@ -31,7 +31,7 @@ _MEMBERS: Final = {"worst": "errors", "mptune_version": "mptune", "is_best": "be
 
 _Record = TypeVar("_Record")
 _Time = Annotated[float, Between(1e-30, 1e30)]
-_Error = Annotated[Reading, Between(0.0, sys.float_info.max)]
+_Error = Annotated[float, Between(0.0, math.inf)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,10 @@ class Errors:
         rounded: by size, the rounding of the inputs relative to neighbouring sizes, where it is less.
     """
 
-    worst: Mapping[str, _Error | None]
+    worst: Mapping[str, _Error]
     draws: Annotated[int, Between(1, 10**9)] = 1
     mean: _Error | None = None
     rounded: Mapping[str, Annotated[float, Between(0, 1)]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        worst = {name: math.inf if error is None else error for name, error in self.worst.items()}
-        object.__setattr__(self, "worst", worst)
 
     @property
     def extent(self) -> tuple[int, int, str]:
@@ -118,7 +114,7 @@ class AtSize:
     """
 
     sizes: Mapping[str, Annotated[int, Between(1, 2**53)]]
-    threshold: Mapping[str, Annotated[Reading, Between(5e-324, sys.float_info.max)]]
+    threshold: Mapping[str, Annotated[float, Between(5e-324, sys.float_info.max)]]
     mptune_version: str
     configurations: tuple[Timed, ...]
     signatures: Mapping[tuple[Value, ...], Errors]
@@ -360,15 +356,12 @@ def _text(value: Any, indent: str = "") -> str:
 
 def _read(cls: type[_Record], document: Mapping[str, Any], where: str, **records: Any) -> _Record:
     """Return the record of an entry, whose own records are read already."""
-    names = {_MEMBERS.get(name, name): name for name in types_of(cls) if name not in records}
-    kinds = {member: types_of(cls)[name] for member, name in names.items()}
-    required = [
-        _MEMBERS.get(each.name, each.name)
-        for each in fields(cls)  # type: ignore[arg-type]
-        if each.default is MISSING and each.default_factory is MISSING
-    ]
+    record: Any = cls
+    own = {_MEMBERS.get(each.name, each.name): each for each in fields(record) if each.name not in records}
+    required = [name for name, each in own.items() if each.default is MISSING and each.default_factory is MISSING]
+    kinds = {name: types_of(record)[each.name] for name, each in own.items()}
     found = read_fields(kinds, document, where, WisdomError, required)
-    return cls(**{names[member]: value for member, value in found.items()}, **records)
+    return cls(**{own[name].name: value for name, value in found.items()}, **records)
 
 
 def _entries(document: Mapping[str, Any], name: str, where: str) -> Iterator[tuple[Mapping[str, Any], str]]:
@@ -392,10 +385,10 @@ def _at_size(document: Mapping[str, Any], where: str, signature: tuple[str, ...]
         values = read_fields({"values": tuple[Value, ...]}, entry, place, WisdomError, ["values"])["values"]
         if len(values) != len(signature):
             raise WisdomError(f"{place}: its field 'values' should have one value for each of {', '.join(signature)}")
-        signatures[values] = _read(Errors, entry, place)
+        signatures[values] = _errors(entry, place)
     timed = []
     for entry, place in _entries(document, "configurations", where):
-        timed.append(_read(Timed, entry, place, errors=_read(Errors, entry, place)))
+        timed.append(_read(Timed, entry, place, errors=_errors(entry, place)))
         if missing := [name for name in signature if name not in timed[-1].configuration]:
             raise WisdomError(f"{place}: its configuration has no value of {missing[0]}")
         if timed[-1].interval is not None and len(timed[-1].interval) != 2:
@@ -404,3 +397,10 @@ def _at_size(document: Mapping[str, Any], where: str, signature: tuple[str, ...]
     if not found.sizes:
         raise WisdomError(f"{where}: no size")
     return found
+
+
+def _errors(document: Mapping[str, Any], where: str) -> Errors:
+    worst = document.get("errors")
+    if isinstance(worst, Mapping):
+        document = {**document, "errors": {name: math.inf if each is None else each for name, each in worst.items()}}
+    return _read(Errors, document, where)
