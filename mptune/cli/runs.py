@@ -415,7 +415,7 @@ def _print_verification(found: Verification) -> None:
 def wisdom(files: Sequence[Path], output: Path, json: bool) -> None:
     """Gather which configuration is for which kernel, device, sizes and error limit.
 
-    Of runs and of other wisdom. What it makes, TunedKernel and show read.
+    Gather runs and other wisdom in one file, which TunedKernel, emit and show read.
     """
     from mptune.wisdom import gather, read_sources
 

@@ -171,7 +171,16 @@ class Chooser:
     ) -> None:
         if not (is_number(confidence) and 0 < confidence < 1):
             raise MptuneError(f"confidence is a number between 0 and 1, such as {CONFIDENCE:g}, not {confidence!r}")
-        self.form = _form_of(known, kernel, form)
+        forms = forms_in(known, kernel)
+        if form is None and len(forms) == 1:
+            form = forms[0]
+        if form not in forms:
+            several = "which say nothing of each other: make it of runs of one of them"
+            wrong = f"not of {_words(form)}" if form else several
+            raise WisdomError(
+                f"the wisdom of kernel {known.kernel} is of {' and of '.join(map(_words, forms))}, {wrong}"
+            )
+        self.form = dict(form)
         self.known = dataclasses.replace(
             known, tuned=tuple(record for record in known.tuned if kernel.form_of(record.form) == self.form)
         )
@@ -454,22 +463,11 @@ def _interpolated(losses: Mapping[int, float], offsets: Sequence[tuple[float, ..
 
 
 def forms_in(known: KernelWisdom, kernel: Tunable) -> list[dict[str, int]]:
-    """Return the forms of the problem that wisdom is of, each once."""
-    forms = [kernel.form_of(record.form) for record in known.tuned]
-    return [form for number, form in enumerate(forms) if form not in forms[:number]]
-
-
-def _form_of(known: KernelWisdom, kernel: Tunable, given: Mapping[str, int] | None) -> dict[str, int]:
-    """Return the form that is asked for, or the only one."""
-    found = forms_in(known, kernel)
-    if not found:
+    """Return the forms of the problem in wisdom, each once."""
+    forms = dict.fromkeys((*kernel.form_of(record.form).items(),) for record in known.tuned)
+    if not forms:
         raise WisdomError(f"the wisdom of kernel {known.kernel} on {known.device} has no sizes")
-    if given is None and len(found) == 1:
-        return found[0]
-    if given is None or given not in found:
-        but = f"not of {_words(given)}" if given else "which say nothing of each other: make it of runs of one of them"
-        raise WisdomError(f"the wisdom of kernel {known.kernel} is of {' and of '.join(map(_words, found))}, {but}")
-    return dict(given)
+    return [dict(form) for form in forms]
 
 
 def _check_same(known: KernelWisdom, kernel: Tunable) -> None:

@@ -42,16 +42,16 @@ def kernel_of(
     names = sorted({each.kernel for each in wisdom.kernels})
     if not names:
         raise WisdomError("the wisdom is of no kernel")
-    if str(given) in names:
-        name, given = str(given), None
-    elif given is None and len(names) > 1:
-        raise WisdomError(f"the wisdom is of kernels {', '.join(names)}: say which (kernel=, --kernel)")
-    elif len(names) > 1 and not isinstance(given, Tunable):
-        given = load_tunable(str(given))
+    name = names[0]
     if isinstance(given, Tunable):
         name = given.name
-    elif given is not None or len(names) == 1:
-        name = names[0]
+    elif str(given) in names:
+        name, given = str(given), None
+    elif len(names) > 1:
+        if given is None:
+            raise WisdomError(f"the wisdom is of kernels {', '.join(names)}: say which (kernel=, --kernel)")
+        given = load_tunable(given)
+        name = given.name
     known = [each for each in wisdom.kernels if each.kernel == name]
     if not known:
         raise WisdomError(f"the wisdom is of kernel {', '.join(names)}, not of {name}")
@@ -128,10 +128,9 @@ class BySize:
         chosen = own or kin or known[0]
         self.options = options_of(chosen, self.backend.name)
         budget, facts = budget_of(known, max_error), self.backend.device.facts()
-        forms: list[dict[str, int] | None] = [*forms_in(chosen, self.kernel)]
         self._choosers = [
             Chooser(chosen, self.kernel, facts, budget, confidence, is_own=own is not None, form=form)
-            for form in forms or [None]
+            for form in forms_in(chosen, self.kernel)
         ]
         places = [record.place for record in chosen.tuned]
         self.sizes = max(places, key=lambda sizes: [sizes[name] for name in sorted(sizes)])
