@@ -139,8 +139,8 @@ def markdown(of_kernels: Mapping[str, Errors], machine: str, command: str) -> st
         "",
         f"Machine: {machine}. Command: `{command}`.",
         "",
-        f"Share of fresh draws above the limit predicted with {CONFIDENCE:.0%} confidence, by the place of the size. Room "
-        "is the median ratio of the limit to the median error. The model was developed on the kernels in italics.",
+        f"Share of fresh draws above the limit predicted with {CONFIDENCE:.0%} confidence, by the place of the size. "
+        "Room is the median ratio of the limit to the median error. The model was developed on the kernels in italics.",
         "",
         "| kernel | limits | draws | above | below the tuned sizes | between | beyond | worst of a tenth | room |",
         "|---|---|---|---|---|---|---|---|---|",

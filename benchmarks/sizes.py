@@ -3,12 +3,12 @@
     python benchmarks/sizes.py [--kernels NAME,...] [--budget 60] [--unseen 20] [--draws 40] [--quick] [--resume]
     python benchmarks/sizes.py --errors [--kernels NAME,...] [--types 8] [--draws 40] [--resume]
 
-Each kernel is tuned for five sizes together, with five times the budget, and wisdom is gathered from the runs. At each
-of 20 other sizes, between them and up to a factor of two beyond, wisdom chooses a configuration, and the kernel is tuned
-there as well. Four configurations are timed in turn: the choice, the winner of that size, the fp64 baseline (used at
-such sizes without wisdom), and the winner of the middle size. The choice also runs on fresh draws of the inputs. The
-header emitted from the wisdom is compiled, and its choice is timed. ``--quick`` only checks in a few minutes that the
-benchmark works.
+Each kernel is tuned for five sizes together, with five times the budget, and wisdom is gathered from the runs. At
+each of 20 other sizes, between them and up to a factor of two beyond, wisdom chooses a configuration, and the kernel
+is tuned there as well. Four configurations are timed in turn: the choice, the winner of that size, the fp64 baseline
+(used at such sizes without wisdom), and the winner of the middle size. The choice also runs on fresh draws of the
+inputs. The header emitted from the wisdom is compiled, and its choice is timed. ``--quick`` only checks in a few
+minutes that the benchmark works.
 
 ``--errors`` measures errors alone, of all bundled kernels: how many fresh draws exceed the limit predicted from other
 sizes (:mod:`benchmarks.size_errors`).
@@ -212,7 +212,7 @@ def markdown(document: Mapping[str, Any]) -> str:
         "",
     ]
     lines += [
-        f"Budget {document['budget']} at each size. Speeds are relative to tuning at the size itself: geometric mean and "
+        f"Budget {document['budget']} at each size. Speeds are relative to tuning at the size: geometric mean and "
         f"least over the unseen sizes. Targets for wisdom: mean ≥ {TARGETS['mean']:g}, least ≥ {TARGETS['least']:g}, "
         "no violation.",
         "",

@@ -1,8 +1,7 @@
-"""Writing all variants of a kernel that wisdom chooses among, and a header with a table of which to use at which sizes.
+"""Writing the variants of a kernel in wisdom, and a header that chooses among them by device and sizes.
 
-The table has a cell for each part of a grid over the sizes: the variants to try there, the one to be preferred first.
-They are those whose errors keep the limit at all corners of the cell, as :class:`Chooser` tells, and the baselines. The
-tuned sizes have entries of their own.
+The header holds the decisions of :class:`~mptune.wisdom.Chooser` as a table: for each tuned size and each cell the
+usable variants, the fastest first.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ _GPUS: Final = ("cuda", "hip")
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """What was written: the variants in a folder, and the files.
+    """The written variants and files.
 
     Attributes:
-        kernel: its name.
-        variants: the configurations, each with the sizes that are written into it.
+        kernel: name of the kernel.
+        variants: the configurations, each with the sizes that are fixed in its source.
         budget: the error limits.
-        fixed: the sizes that are written into all sources: there is none for values other than those of the variants.
-        folder: where the files are.
-        files: their names.
+        fixed: the sizes that are fixed in all sources: no variant has other values than theirs.
+        folder: the folder.
+        files: names of the files.
     """
 
     kernel: str
@@ -53,7 +52,7 @@ class Dispatch:
     files: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document ``mptune emit --json`` prints."""
+        """Return the document that ``mptune emit --json`` prints."""
         return json_document(
             {
                 "kernel": self.kernel,
@@ -75,20 +74,24 @@ def emit_dispatch(
     metric: str | None = None,
     sizes: Sequence[Mapping[str, int]] = (),
 ) -> Dispatch:
-    """Write what wisdom chooses among for any device and sizes, with a header that does; emitted files are replaced.
+    """Write the variants of a kernel in wisdom, and a header that chooses by device and sizes.
 
     Args:
-        wisdom: what is known.
-        folder: where; made if need be.
-        kernel: the definition, unless it is a bundled kernel's; or which of several.
-        max_error: the error limit; by default the smallest that the runs were made with.
-        confidence: with which errors keep it.
-        metric: what errors are measured by, if there are several.
-        sizes: further sizes to compile for, where sizes are written into the source.
+        wisdom: the wisdom.
+        folder: the folder, created if missing; emitted files in it are replaced.
+        kernel: the definition, unless it is a bundled kernel's; or the name of one of several.
+        max_error: the error limit; by default the smallest of the runs.
+        confidence: probability that errors keep it.
+        metric: the error metric; needed if the wisdom has several.
+        sizes: further sizes to compile for, where sizes are fixed in the source.
+
+    Raises:
+        WisdomError: the wisdom is of another kernel, several forms, or different compiler flags.
+        KernelError: the wisdom is of an application, or no configuration is valid at its sizes.
     """
     found, known = single_kernel_of(wisdom, kernel, metric)
     budget = budget_of(known, max_error)
-    # As on the device itself: what it allows was kept by what was measured on it.
+    # Configurations that were measured on a device keep its limits.
     choosers = [Chooser(each, found, {}, budget, confidence) for each in known]
     form = choosers[0].form
     given = [found.resolve_sizes("default", {**form, **each}) for each in sizes]
@@ -102,7 +105,7 @@ def emit_dispatch(
     launches: dict[tuple[Any, ...], Launch] = {}
     for launch in (launch for table in tables for launch in table.launches):
         conditions = launch.opened.conditions if launch.opened else ()
-        # The sources that most is written into first: where they do, they are taken.
+        # Sources with more fixed sizes are faster, so they are tried first.
         key = (launch.configuration.to_json(), -len(launch.fixed), tuple(sorted(launch.fixed.items())), conditions)
         launches.setdefault(key, launch)
     if not launches:
@@ -160,7 +163,7 @@ def emit_dispatch(
 def single_kernel_of(
     wisdom: Wisdom, kernel: Tunable | str | Path | None = None, metric: str | None = None
 ) -> tuple[Kernel, list[KernelWisdom]]:
-    """Return the kernel that is meant, as of :func:`kernel_of`; an application is refused, if need be undefined."""
+    """Return the kernel of wisdom as :func:`kernel_of` does; an application is refused, even without its definition."""
     meant = {each.kernel: each.is_of_application for each in wisdom.kernels if kernel in (None, each.kernel)}
     found = None
     if len(meant) > 1 or not any(meant.values()):
@@ -175,7 +178,7 @@ def single_kernel_of(
 
 
 def _given_flags(kernel: Kernel, known: Sequence[KernelWisdom]) -> dict[str, tuple[str, ...]]:
-    """Return the user's compiler flags for each backend: those of what is known of it, else what all devices share."""
+    """Return the user's compiler flags for each backend, by its own wisdom or that of all devices."""
     found: dict[str, tuple[str, ...]] = {}
     for backend in ("host", "cuda", "hip"):
         of_it = [each for each in known if each.backend == backend] or known
@@ -190,17 +193,17 @@ def _given_flags(kernel: Kernel, known: Sequence[KernelWisdom]) -> dict[str, tup
     return found
 
 
-# -- what is used at which sizes -------------------------------------------------------------------
+# -- the table of a device -------------------------------------------------------------------------
 
 
 class _Table:
-    """What is used at which sizes on a device.
+    """The decisions of a device by size.
 
-    At the tuned sizes and those that are given, all that need be is written into the source, which compilers make more
-    of. Elsewhere it is what serves any sizes.
+    The tuned and the given sizes have sources with fixed sizes, which compilers optimise better. Other sizes have
+    sources for any sizes.
 
     Attributes:
-        launches: what has to be compiled.
+        launches: the kernels to compile.
     """
 
     def __init__(self, chooser: Chooser, given: Sequence[Sizes]) -> None:
@@ -212,7 +215,7 @@ class _Table:
         self.launches: list[Launch] = []
         at = {tuple(sizes[name] for name in chooser.names): sizes for sizes in (*tuned, *given)}
         free = frozenset[str]().union(*(self._sources.variable(each.configuration) for each in chooser.candidates))
-        # By size, the number and the first value of each cell. A size that is written into the sources has its values.
+        # By size, the number and the first value of each cell. A fixed size has only its known values.
         axes: list[list[tuple[int, int]]] = []
         for axis, (name, starts) in enumerate(zip(chooser.names, chooser.cells.starts, strict=True)):
             written = sorted({(chooser.cells.at(place)[axis], place[axis]) for place in at})
@@ -227,17 +230,15 @@ class _Table:
             }
             sizes = kernel.resolve_sizes("default", {**chooser.form, **values})
             self._cells.append(self._order(sizes, chooser.decide_cell(cell)))
-        self._exact = {
-            place: self._order(sizes, chooser.decide(sizes), is_written=True) for place, sizes in at.items()
-        }
+        self._exact = {place: self._order(sizes, chooser.decide(sizes), is_written=True) for place, sizes in at.items()}
 
     def described(self, launches: Sequence[Launch]) -> dict[str, Any]:
-        """Return what the header knows of a device, with the numbers of all that is compiled."""
+        """Return the table of the header, with the numbers of the compiled kernels."""
         known = self._chooser.known
         numbers: dict[Configuration, list[int]] = {}
         for number, launch in enumerate(launches):
             numbers.setdefault(launch.configuration, []).append(number)
-        # Each order once, one after the other, each with the number of variants at its end; cells have its place.
+        # Each order once, one after the other, ended by the number of variants; cells refer to its place.
         places: dict[tuple[int, ...], int] = {}
         flat: list[int] = []
 
@@ -271,11 +272,11 @@ class _Table:
 
 
 class _Sources:
-    """The sources of configurations at sizes, each of which serves as many sizes as can be.
+    """Sources of configurations, each for as many sizes as possible.
 
     Args:
         kernel: the definition.
-        at: sizes that may be written into sources.
+        at: sizes that may be fixed in sources.
     """
 
     def __init__(self, kernel: Kernel, at: Sequence[Sizes]) -> None:
@@ -284,16 +285,16 @@ class _Sources:
         self._free: dict[Configuration, frozenset[str]] = {}
         self._written: dict[tuple[Configuration, frozenset[tuple[str, int]]], Launch] = {}
         self._opened: dict[Configuration, list[Launch]] = {}
-        #: What a template asked where there is no source that may be.
+        #: Conditions of templates without a source for any sizes.
         self._refused: dict[Configuration, list[Sequence[str]]] = {}
 
     def variable(self, configuration: Configuration) -> frozenset[str]:
-        """Return the sizes that may be others than those that may be written."""
+        """Return the sizes that may differ from the known ones."""
         found = [self._open(configuration, sizes) for sizes in self._at]
         return self._free_of(configuration).union(*(launch.free for launch in found if launch is not None))
 
     def at(self, configuration: Configuration, sizes: Sizes, is_written: bool) -> Launch | None:
-        """Return the source for some sizes; None if they would have to be written into it and may not."""
+        """Return the source for some sizes; None if it would need fixed sizes that are not known ones."""
         free = self._free_of(configuration)
         if is_written or len(free) == len(sizes):
             launch = Launch(self._kernel, configuration, sizes, free)
