@@ -262,16 +262,14 @@ class Chooser:
             if sizes[name] > (most := self.kernel.largest_size(name)):
                 shown = reprlib.repr(sizes[name])
                 raise KernelError(f"size {name} of {self.kernel.called} is at most {most}, not {shown}")
-        values = self._values(sizes)
-        if self._number_of(sizes) is not None:
-            return self._decided([values], values)
-        return self.decide_cell(self.cells.at(values))
+        values, at = self._values(sizes), self._number_of(sizes)
+        return self.decide_cell(self.cells.at(values)) if at is None else self._decided([values], values, at)
 
     def decide_cell(self, cell: tuple[int, ...]) -> Decision:
         """Return the decision of a cell."""
         if cell not in self._decisions:
             corners = [*itertools.product(*zip(*self.cells.ends(cell), strict=True))]
-            self._decisions[cell] = self._decided(corners, self.cells.middle(cell))
+            self._decisions[cell] = self._decided(corners, self.cells.middle(cell), None)
         return self._decisions[cell]
 
     def keeps(self, errors: Mapping[str, float]) -> bool:
@@ -293,11 +291,12 @@ class Chooser:
 
     # -- parts -------------------------------------------------------------------------------
 
-    def _decided(self, corners: Sequence[tuple[int, ...]], middle: tuple[int, ...]) -> Decision:
-        """Return the candidates by their losses in the middle and the limits on their errors at all corners."""
-        sizes = dict(zip(self.names, middle, strict=True))
-        at = self._number_of(sizes)
-        offsets = self._offsets(sizes)
+    def _decided(self, corners: Sequence[tuple[int, ...]], middle: tuple[int, ...], at: int | None) -> Decision:
+        """Return the candidates by their losses in the middle and the limits on their errors at all corners.
+
+        ``at`` is the number of the tuned size, None for a cell.
+        """
+        offsets = self._offsets(dict(zip(self.names, middle, strict=True)))
 
         def rank(candidate: Candidate) -> tuple[float, bool, bool, float]:
             error = candidate.errors.get("error", math.inf)
@@ -307,7 +306,7 @@ class Chooser:
         nodes = np.array(corners, np.int64)
         limits = {
             signature: {
-                name: float(self.growth[signature, name].limits(nodes).max())
+                name: float(self.growth[signature, name].limits(nodes, is_measured=at is not None).max())
                 if (signature, name) in self.growth
                 else math.inf
                 for name in self.budget

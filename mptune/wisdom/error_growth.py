@@ -96,8 +96,11 @@ class ErrorGrowth:
         """Return the largest error to expect at some sizes; infinite if no limit is known."""
         return float(self.limits(np.array([[sizes[name] for name in self.names]]))[0])
 
-    def limits(self, sizes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the limits, shape ``(n,)``, at sizes of shape ``(n, n_sizes)``."""
+    def limits(self, sizes: NDArray[np.int64], *, is_measured: bool = True) -> NDArray[np.float64]:
+        """Return the limits, shape ``(n,)``, at sizes of shape ``(n, n_sizes)``.
+
+        Without ``is_measured`` a measured size has the limit of the sizes around it, as a corner of a range needs.
+        """
         given = np.asarray(sizes)[:, None, :]
         here, there = np.log(given.astype(np.float64)), np.log(self.sizes)
         starts = np.isfinite(self.other)
@@ -108,7 +111,7 @@ class ErrorGrowth:
         grown = self.other + np.maximum(inside - here, 0).sum(axis=2) / 2
         for members in (self.groups == group for group in set(self.groups)):
             grown = grown + within[..., members].max(axis=2) + beyond[..., members].max(axis=2)
-        is_same = (given == self.sizes).all(axis=2)
+        is_same = (given == self.sizes).all(axis=2) & is_measured
         is_near = (np.abs(here - there).max(axis=2) <= LOG_REACH) & starts | is_same
         floor = np.where((self.sizes <= given).all(axis=2), self.worst, -math.inf).max(axis=1)
         found = np.maximum(np.where(is_same, self.own, grown).min(axis=1), floor)

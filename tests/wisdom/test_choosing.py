@@ -22,6 +22,7 @@ from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.wisdom import Chooser, Wisdom, gather, read_sources, sizes_of_arrays
+from mptune.wisdom.cells import Cells
 from mptune.wisdom.records import Timed
 
 
@@ -220,6 +221,21 @@ def test_errors_of_fp64_in_narrower_types_say_nothing_of_the_sizes_beside() -> N
         choice = nearly.choose({"n": n})
         assert types(choice.configuration)[0] == "fp64"
         assert "results that are exact at the tuned sizes need not be so here" in choice.reason
+
+
+def test_a_winner_at_the_middle_or_the_ends_of_a_cell_speaks_for_its_own_size_alone() -> None:
+    # fp16 has no room below the limit: without it, every size beside a tuned one has the baseline.
+    few = [trial(4, 1e-16), trial(1, 9.9e-4, 3, **HALF)]
+    cells = Cells([(50_000,), (70_000,)], [2**31])
+    (middle,) = cells.middle(cells.at((60_000,)))
+    at = [50_000, middle, middle + 1, 70_000]
+    runs = [run_of(POLY, few, sizes=POLY.resolve_sizes("default", {"n": n}), threshold=1e-3) for n in at]
+    found = chooser(*runs)
+    for n in (*range(middle - 40, middle + 40), *range(69_990, 70_010)):
+        assert (types(found.choose({"n": n}).configuration)[0] == "fp16") is (n in at)
+    exact = chooser(*(at_size(n, exact=("fp16", "fp32")) for n in (60_000, 60_002, 60_004)))
+    for n in range(59_995, 60_010):
+        assert (types(exact.choose({"n": n}).configuration)[0] == "fp64") is (n not in (60_000, 60_002, 60_004))
 
 
 def test_sizes_above_a_billion_are_told_apart() -> None:
