@@ -6,7 +6,8 @@ import ast
 import builtins
 import functools
 import operator
-from collections.abc import Callable, Iterable, Mapping, Set
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, cast
@@ -58,15 +59,16 @@ def said_in_cpp(kernel: Kernel, configuration: Configuration, sizes: Sizes, free
 
 def _used_by_template(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Set[str]:
     """Return the sizes whose values the template uses for this configuration."""
-    path = _Path(is_open=False)
-    watched = {name: _Size(name, name, value, path, frozenset({name})) for name, value in sizes.items()}
-    plain = render_body(kernel, configuration, sizes)
+    path = _Path()
     try:
-        same = render_body(kernel, configuration, cast("Any", watched)) == plain
+        body = render_body(kernel, configuration, cast("Any", _tracked(sizes, sizes, path)))
+        used = path.pinned | path.compared | {name for name in sizes if re.search(rf"\b{_parameter(name)}\b", body)}
+        # A template may tell a tracked size from an integer without using its value.
+        others: Any = {**sizes, **_tracked(sizes.keys() - used, sizes, _Path())}
+        same = render_body(kernel, configuration, others) == render_body(kernel, configuration, sizes)
     except Exception:
-        # The template needs a plain integer.
-        same = False
-    return path.pinned if same else set(sizes)
+        return set(sizes)  # the template needs plain integers
+    return used if same else set(sizes)
 
 
 # -- sizes given at a launch ---------------------------------------------------------------------
@@ -100,12 +102,8 @@ def opened(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Opened
     names = set(kernel.runtime_sizes) - fixed_by_launch(kernel)
     asked: dict[str, None] = {}
     while kernel.runtime_sizes:
-        path = _Path(is_open=True)
-        given: Any = {
-            name: _Size(name, _parameter(name), value, path, frozenset({name}))
-            for name, value in sizes.items()
-            if name in names
-        }
+        path = _Path()
+        given: Any = _tracked(names, sizes, path)
         for each in given.values():
             each.keep_small()
         try:
@@ -128,20 +126,25 @@ def _parameter(name: str) -> str:
 
 @dataclass(slots=True)
 class _Path:
-    """The sizes that a template used as numbers, and its conditions on the others, in order.
+    """The sizes that a template used as numbers, the sizes that it compared, and its conditions in order."""
 
-    If sizes are not open, every use is one as a number.
-    """
-
-    is_open: bool
     pinned: set[str] = field(default_factory=set)
+    compared: set[str] = field(default_factory=set)
     conditions: dict[str, None] = field(default_factory=dict)
+
+
+def _tracked(names: Collection[str], sizes: Mapping[str, int], path: _Path) -> dict[str, _Size]:
+    return {
+        name: _Size(name, _parameter(name), value, path, frozenset({name}))
+        for name, value in sizes.items()
+        if name in names
+    }
 
 
 class _Size:
     """A size, or an expression of sizes, that records its uses in a template.
 
-    An open size prints as C++. It is no subclass of ``int``, whose value Python would use without a call.
+    It prints as C++. It is no subclass of ``int``, whose value Python would use without a call.
     """
 
     __slots__ = ("_cpp", "_names", "_path", "_text", "_value")
@@ -162,20 +165,16 @@ class _Size:
         self._path.conditions[f"abs({self._text}) <= {_LARGEST_INT}"] = None
 
     def __str__(self) -> str:
-        return self._cpp if self._path.is_open else str(self.look())
+        return self._cpp
 
     def __format__(self, spec: str) -> str:
         return format(self.look(), spec) if spec else str(self)
 
     def __neg__(self) -> Any:
-        return self._made(f"(-{self._text})", f"(-{self._cpp})", -self._value, self) if self.is_open else -self.look()
+        return self._made(f"(-{self._text})", f"(-{self._cpp})", -self._value, self)
 
     def __bool__(self) -> bool:
-        return self.compared("!=", 0) if self.is_open else bool(self.look())
-
-    @property
-    def is_open(self) -> bool:
-        return self._path.is_open
+        return self.compared("!=", 0)
 
     def computed(self, sign: str, left: Any, right: Any) -> Any:
         """Return a sum, difference or product with an integer."""
@@ -194,6 +193,7 @@ class _Size:
         text, _, value = _parts(other)
         holds = bool(_PLAIN[sign](self._value, value))
         condition = f"{self._text} {sign} {text}"
+        self._path.compared |= self._names | (other._names if isinstance(other, _Size) else frozenset())
         self._path.conditions[condition if holds else f"not ({condition})"] = None
         return holds
 
@@ -225,9 +225,9 @@ def _looked_at(value: Any) -> Any:
 def _arithmetic(sign: str, function: Callable[[Any, Any], Any], *, swapped: bool) -> Callable[[_Size, Any], Any]:
     def method(size: _Size, other: Any) -> Any:
         left, right = (other, size) if swapped else (size, other)
-        if size.is_open and sign in ("+", "-", "*") and _is_integer(other):
+        if sign in ("+", "-", "*") and _is_integer(other):
             return size.computed(sign, left, right)
-        if size.is_open and not swapped and type(other) is int:
+        if not swapped and type(other) is int:
             if sign in ("//", "%") and 0 < other <= _LARGEST_INT:
                 return size.divided(sign, other)
             if sign == "**" and 1 <= other <= _LARGEST_POWER:
@@ -239,7 +239,7 @@ def _arithmetic(sign: str, function: Callable[[Any, Any], Any], *, swapped: bool
 
 def _comparing(sign: str) -> Callable[[_Size, Any], bool]:
     def method(size: _Size, other: Any) -> bool:
-        if size.is_open and _is_integer(other):
+        if _is_integer(other):
             return size.compared(sign, other)
         return bool(_PLAIN[sign](size.look(), _looked_at(other)))
 
