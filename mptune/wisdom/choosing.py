@@ -304,15 +304,10 @@ class Chooser:
 
         ranked = tuple(sorted(self.candidates, key=rank))
         nodes = np.array(corners, np.int64)
-        limits = {
-            signature: {
-                name: float(self.growth[signature, name].limits(nodes, is_measured=at is not None).max())
-                if (signature, name) in self.growth
-                else math.inf
-                for name in self.budget
-            }
-            for signature in dict.fromkeys(candidate.signature for candidate in ranked)
-        }
+        limits = {candidate.signature: dict.fromkeys(self.budget, math.inf) for candidate in ranked}
+        for (signature, name), growth in self.growth.items():
+            if signature in limits:
+                limits[signature][name] = float(growth.limits(nodes, is_measured=at is not None).max())
         kept = [
             each
             for each in ranked

@@ -28,6 +28,8 @@ _MARK: Final = "mptune_wisdom"
 _LARGEST_BYTES: Final = 16 << 20
 #: The members of a file that are called differently here.
 _MEMBERS: Final = {"worst": "errors", "mptune_version": "mptune", "is_best": "best", "is_baseline": "baseline"}
+#: The fields that are written by the records themselves.
+_WRITTEN_APART: Final = {"worst", "configuration", "configurations", "errors", "signatures", "tuned"}
 
 _Record = TypeVar("_Record")
 _Time = Annotated[float, Between(1e-30, 1e30)]
@@ -325,18 +327,15 @@ def is_wisdom(path: str | Path) -> bool:
 
 
 def _members(record: Any) -> dict[str, Any]:
-    """Return the fields that hold no records as members of an entry, without empty fields that may be missing."""
+    """Return the members of an entry, without further records and without empty fields that may be missing."""
     found = {}
     for each in fields(record):
         value = getattr(record, each.name)
-        has_default = each.default is not MISSING or each.default_factory is not MISSING
-        is_empty = value in (None, "", (), {}) or value is False
-        if each.name not in ("worst", "configuration", "configurations", "errors", "signatures", "tuned") and not (
-            has_default and is_empty
-        ):
-            found[_MEMBERS.get(each.name, each.name)] = plain(
-                dict(sorted(value.items())) if isinstance(value, Mapping) else value
-            )
+        is_optional = each.default is not MISSING or each.default_factory is not MISSING
+        if each.name in _WRITTEN_APART or (is_optional and (value is False or value in (None, "", (), {}))):
+            continue
+        value = dict(sorted(value.items())) if isinstance(value, Mapping) else value
+        found[_MEMBERS.get(each.name, each.name)] = plain(value)
     return found
 
 
