@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 
 from mptune.wisdom.error_growth import REACH
 
-#: Most cells of a grid.
-_CELLS: Final = 3000
+#: Most cells of a grid of a kernel, all of which are emitted; an application has no header.
+CELLS: Final = 3000
+CELLS_OF_APPLICATION: Final = 10**9
+#: Most cells along one size.
+_STEPS: Final = 3000
 #: Cells of a size that was never varied, beside sizes that were: below and above the reach, below, at and above it.
 _CELLS_OF_FIXED: Final = 5
 
@@ -23,17 +26,18 @@ class Cells:
     Args:
         tuned: the tuned sizes, in one order of names.
         largest: the largest value that each size can have.
+        most: the largest number of cells.
 
     Attributes:
         starts: by size, the first value of each cell; the last cell ends at the largest value.
     """
 
-    def __init__(self, tuned: Sequence[Sequence[int]], largest: Sequence[int]) -> None:
+    def __init__(self, tuned: Sequence[Sequence[int]], largest: Sequence[int], most: int = CELLS) -> None:
         self._low, self._high = np.min(tuned, axis=0), np.max(tuned, axis=0)
         self._largest = largest
         is_varied = self._low < self._high
-        fewest = np.where(is_varied | (not is_varied.any()), _CELLS, _CELLS_OF_FIXED)
-        steps = next(n for n in range(_CELLS, 0, -1) if math.prod(map(int, np.minimum(n, fewest))) <= _CELLS)
+        fewest = np.where(is_varied | (not is_varied.any()), _STEPS, _CELLS_OF_FIXED)
+        steps = next(n for n in range(_STEPS, 0, -1) if math.prod(map(int, np.minimum(n, fewest))) <= most)
         self.starts: tuple[NDArray[Any], ...] = tuple(map(self._starts, range(len(largest)), np.minimum(steps, fewest)))
 
     def _starts(self, axis: int, count: int) -> NDArray[Any]:

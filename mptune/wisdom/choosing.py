@@ -38,7 +38,7 @@ from mptune.results.unseen import CONFIDENCE
 from mptune.space.configuration import Configuration, Value, is_number
 from mptune.space.constraints import compile_constraint, with_canonical_precisions
 from mptune.space.parameters import PrecisionParameter, beyond_baseline
-from mptune.wisdom.cells import Cells
+from mptune.wisdom.cells import CELLS, CELLS_OF_APPLICATION, Cells
 from mptune.wisdom.error_growth import LOG_REACH, REACH, ErrorGrowth, SizedError, fitted
 from mptune.wisdom.records import KernelWisdom
 
@@ -46,6 +46,8 @@ Signature = tuple[Value, ...]
 
 #: Loss, as a logarithm, for each factor of e by which a candidate's nearest measurement is farther than a tuned size.
 _LOSS_BY_DISTANCE: Final = 0.1
+#: Most corners of a cell at which errors are predicted.
+_MOST_CORNERS: Final = 4096
 #: Largest ratio of two times that can be a tie, however wide their intervals are.
 _MOST_TIED: Final = 1.1
 
@@ -200,7 +202,8 @@ class Chooser:
         ]
         self.names = tuple(sorted(kernel.extents))
         self.tuned = tuple(sorted({self._values(record.sizes) for record in self.known.tuned}))
-        self.cells = Cells(self.tuned, [kernel.largest_size(name) for name in self.names])
+        cells = CELLS if isinstance(kernel, Kernel) else CELLS_OF_APPLICATION
+        self.cells = Cells(self.tuned, [kernel.largest_size(name) for name in self.names], cells)
         self.candidates = self._candidates()
         self.growth = self._growth()
         self._decisions: dict[tuple[int, ...], Decision] = {}
@@ -268,7 +271,9 @@ class Chooser:
     def decide_cell(self, cell: tuple[int, ...]) -> Decision:
         """Return the decision of a cell."""
         if cell not in self._decisions:
-            corners = [*itertools.product(*zip(*self.cells.ends(cell), strict=True))]
+            axes = [sorted(set(ends)) for ends in zip(*self.cells.ends(cell), strict=True)]
+            # Errors in a cell of too many corners are unknown.
+            corners = [*itertools.product(*axes)] if math.prod(map(len, axes)) <= _MOST_CORNERS else []
             self._decisions[cell] = self._decided(corners, self.cells.middle(cell), None)
         return self._decisions[cell]
 
@@ -303,11 +308,11 @@ class Chooser:
             return _loss(candidate, offsets), at not in candidate.sure_at, not candidate.is_wide, error
 
         ranked = tuple(sorted(self.candidates, key=rank))
-        nodes = np.array(corners, np.int64)
         limits = {candidate.signature: dict.fromkeys(self.budget, math.inf) for candidate in ranked}
         for (signature, name), growth in self.growth.items():
-            if signature in limits:
-                limits[signature][name] = float(growth.limits(nodes, is_measured=at is not None).max())
+            if signature in limits and corners:
+                limit = growth.limits(np.array(corners, np.int64), is_measured=at is not None).max()
+                limits[signature][name] = float(limit)
         kept = [
             each
             for each in ranked
