@@ -7,9 +7,11 @@ limit at the sizes around it, up to a factor of :data:`REACH` in each size. The 
 - At a measured size the limit is the worst of many draws. For few draws it is a Student interval of the logarithms.
 - At larger sizes it grows by the upper confidence limits of the slopes. Sizes that were varied together grow as one, by
   the one that has grown most. Beyond the measured range, and for a size that was never varied, the slope is at least 2:
-  a narrow sum that stagnates loses more than in proportion. It is at least 3 once rounding errors have accumulated.
+  a narrow sum that stagnates loses more than in proportion. In bf16 and fp8 it is at least 3 once the error exceeds two
+  roundings.
 - Below the measured range it grows by the square root of the factor: means of fewer elements vary more between draws.
-- Elsewhere it leaves room for the scatter of the measured sizes about the power law.
+- Elsewhere it leaves room for the scatter of the measured sizes about the power law, and of few sizes for the scatter
+  that they cannot show: more of it where the rounding of inputs differs between sizes.
 - Inputs may be exact in a narrow type at one size and rounded at the next. The limit at other sizes is raised by the
   rounding that the measured size lacks. A size whose error is 0, or as small as that of fp64 in narrower types, limits
   only itself.
