@@ -1,10 +1,9 @@
-"""Errors at sizes that were never tuned, of the bundled kernels: how many draws break what was told from other sizes.
+"""Errors at sizes that were never tuned: how many draws exceed the limit predicted from other sizes.
 
-``python benchmarks/sizes.py --errors`` calls it. Random choices of types of each kernel run at several sizes, on draws
-that a search would make and on fresh ones. From the first kind at some of the sizes :mod:`mptune.wisdom.error_growth`
-says
-what errors keep at each of the others; what counts is how many of the fresh ones there are larger. With 95% confidence
-it may be 5% of them.
+Run by ``python benchmarks/sizes.py --errors``. Random choices of types of each bundled kernel run at several sizes, on
+the draws of a search and on fresh ones. :mod:`mptune.wisdom.error_growth` predicts limits from the draws of the search
+at some of the sizes. The result is the share of fresh draws above the limits at the other sizes: at most 5% with 95%
+confidence.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from mptune.wisdom.error_growth import SizedError, fitted, rounded_at
 
 __all__ = ["LADDERS", "breaks", "markdown", "measured"]
 
-#: By kernel, the smallest and the largest value of each size; in between they grow together in geometric steps.
+#: By kernel, the smallest and the largest value of each size, which grow together in geometric steps.
 LADDERS: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
     "axpy": {"n": (3000, 300_000)},
     "bessel": {"n": (1000, 100_000)},
@@ -41,16 +40,16 @@ LADDERS: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
     "mriq": {"side": (5, 14), "samples": (50, 800)},
     "newton_raphson": {"n": (1000, 100_000)},
 }
-#: Kernels whose errors the model of growth was made with.
+#: Kernels whose errors the model was developed on.
 _MADE_WITH: Final = ("axpy", "coulombic", "gemm", "mriq")
 _STEPS: Final = 6
-#: Draws that errors are told from: of a search alone, and with those that verify it.
+#: Draws per size that limits are predicted from: of a search, and of a search with its verification.
 _SEEN: Final = (3, 23)
-#: Which of the sizes errors are told from: one, the ends of a part of them, and every other one.
+#: Numbers of the sizes that limits are predicted from: one, two ends, and every other one.
 _TUNED: Final = ((0,), (2,), (1, 3), (0, 2, 4), (1, 3, 5))
-#: Seeds the fresh draws; no search has it.
+#: Seed of the fresh draws, which no search has.
 _FRESH: Final = 1_000_003
-#: Errors that are less than so many roundings of fp64 are noise of the reference.
+#: Errors below this are noise of the reference.
 _LEAST: Final = 1e-15
 
 Errors = list[dict[str, Any]]
@@ -87,7 +86,7 @@ def measured(kernel: Kernel, types: int, draws: int, seed: int) -> Errors:
 def _chosen(
     kernel: Kernel, ladder: Sequence[Mapping[str, int]], types: int, rng: np.random.Generator
 ) -> list[Configuration]:
-    """Return a configuration of each of some choices of types that differ, valid at all sizes; not of the widest."""
+    """Return configurations of different types, none of them the widest, that are valid at all sizes."""
     spaces = [kernel.search_space(kernel.resolve_sizes("default", sizes)) for sizes in ladder]
     known = {_types(kernel, widest(kernel, kernel.resolve_sizes("default", ladder[0]), {})[0])}
     found: list[Configuration] = []
@@ -104,7 +103,7 @@ def _types(kernel: Kernel, configuration: Configuration) -> tuple[Value, ...]:
 
 
 def breaks(errors: Errors) -> Iterator[dict[str, Any]]:
-    """Yield what was told of each choice of types at each size from some of the others, and how many draws broke it."""
+    """Yield the limit of each choice of types at each size, predicted from other sizes, and the draws above it."""
     of_types: dict[tuple[Value, ...], Errors] = {}
     for entry in errors:
         of_types.setdefault(tuple(entry["types"]), []).append(entry)
@@ -112,7 +111,7 @@ def breaks(errors: Errors) -> Iterator[dict[str, Any]]:
         for tuned in _TUNED:
             for draws in _SEEN:
                 points = [_point(ladder[i], draws) for i in tuned]
-                growth = fitted(points, CONFIDENCE)
+                growth = fitted(points, CONFIDENCE, ladder[0]["types"])
                 for number, entry in enumerate(ladder):
                     limit = growth.limit(entry["sizes"])
                     fresh = np.array(entry["fresh"])
@@ -136,13 +135,12 @@ def _point(entry: Mapping[str, Any], draws: int) -> SizedError:
 def markdown(of_kernels: Mapping[str, Errors], machine: str, command: str) -> str:
     """Return the page: by kernel the share of fresh draws above their limit, and where."""
     lines = [
-        "# Errors that were told from other sizes",
+        "# Errors predicted from other sizes",
         "",
         f"Machine: {machine}. Command: `{command}`.",
         "",
-        f"Fresh draws above the limit that was told with {CONFIDENCE:.0%} confidence, by where the size lies. Room is "
-        "the limit over the median of the errors, in the middle of all cases. Kernels in italics: the model was made "
-        "with their errors.",
+        f"Share of fresh draws above the limit predicted with {CONFIDENCE:.0%} confidence, by the place of the size. "
+        "Room is the median ratio of the limit to the median error. The model was developed on the kernels in italics.",
         "",
         "| kernel | limits | draws | above | below the tuned sizes | between | beyond | worst of a tenth | room |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -1,19 +1,19 @@
-"""Wisdom at sizes that were never tuned: how fast it is beside tuning at each, and whether errors keep their limit.
+"""Wisdom at sizes that were never tuned: its speed relative to tuning at each size, and violations of error limits.
 
     python benchmarks/sizes.py [--kernels NAME,...] [--budget 60] [--unseen 20] [--draws 40] [--quick] [--resume]
     python benchmarks/sizes.py --errors [--kernels NAME,...] [--types 8] [--draws 40] [--resume]
 
-Each kernel is tuned for five sizes together, with five times the budget, and the runs make wisdom. At each of 20
-other sizes, between these and up to a factor of two beyond, wisdom chooses a configuration, and the kernel is tuned
-there, too. Both, the fp64 baseline (which is used at such sizes without wisdom), and the winner of the middle size used
-everywhere are timed in turn; what wisdom chose runs on fresh draws of the inputs, which no run has drawn. The header
-that is emitted of the wisdom is compiled, and timed while it chooses. ``--quick`` shows in a few minutes that all of it
-works: its numbers mean nothing.
+Each kernel is tuned for five sizes together, with five times the budget, and wisdom is gathered from the runs. At
+each of 20 other sizes, between them and up to a factor of two beyond, wisdom chooses a configuration, and the kernel
+is tuned there as well. Four configurations are timed in turn: the choice, the winner of that size, the fp64 baseline
+(used at such sizes without wisdom), and the winner of the middle size. The choice also runs on fresh draws of the
+inputs. The header emitted from the wisdom is compiled, and its choice is timed. ``--quick`` only checks in a few
+minutes that the benchmark works.
 
-``--errors`` looks at errors alone (:mod:`benchmarks.size_errors`), of all bundled kernels: at how many fresh draws do
-they exceed what was told of them from other sizes.
+``--errors`` measures errors alone, of all bundled kernels: how many fresh draws exceed the limit predicted from other
+sizes (:mod:`benchmarks.size_errors`).
 
-The results are kept beside the page as JSON after each size, and the runs in a folder beside it; ``--resume`` goes on
+Results are saved beside the page as JSON after each size, and the runs in a folder beside it; ``--resume`` continues
 from there.
 """
 
@@ -52,7 +52,7 @@ from mptune.tuning import tune, tune_sizes  # noqa: E402
 from mptune.tuning.sizes import label_of  # noqa: E402
 from mptune.wisdom import BySize, Wisdom, gather, read_sources  # noqa: E402
 
-#: By kernel, the sizes that go together and their smallest and largest tuned value, and the error limit.
+#: By kernel, the sizes that are varied together, their smallest and largest tuned values, and the error limit.
 KERNELS: Final[Mapping[str, tuple[tuple[str, ...], int, int, float]]] = {
     "axpy": (("n",), 20_000, 2_000_000, 1e-4),
     "gemm": (("M", "N", "K"), 64, 512, 1e-4),
@@ -62,9 +62,9 @@ KERNELS: Final[Mapping[str, tuple[tuple[str, ...], int, int, float]]] = {
 TARGETS: Final = {"mean": 0.95, "least": 0.85, "selection_ns": 1000}
 WAYS: Final = ("own", "wisdom", "one", "fp64")
 _TUNED: Final = 5
-#: Evaluations, unseen sizes and draws that show that it works.
+#: Evaluations, unseen sizes and draws of ``--quick``.
 _QUICK: Final = (6, 2, 5)
-#: Seeds the fresh draws; no run has it.
+#: Seed of the fresh draws, which no run has.
 _FRESH: Final = 1_000_003
 
 
@@ -119,7 +119,7 @@ def tuned_together(
 
 
 def selection_ns(wisdom: Wisdom, kernel: Kernel, sizes: Sequence[Mapping[str, int]]) -> float | None:
-    """Return how long the emitted header takes to choose, the longest over the sizes; None without a compiler."""
+    """Return the longest time in ns that the emitted header takes to choose; None without a compiler."""
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         return None
@@ -127,7 +127,7 @@ def selection_ns(wisdom: Wisdom, kernel: Kernel, sizes: Sequence[Mapping[str, in
     values = ",\n".join(f"{{{', '.join(str(each[size]) for size in kernel.sizes['default'])}}}" for each in sizes)
     with tempfile.TemporaryDirectory(prefix="mptune-") as folder:
         written = emit_dispatch(wisdom, folder, kernel=kernel)
-        # Only choosing is timed, so that the variants need not be there.
+        # Only the choice is timed, so the variants are stubs.
         stubs = "\n".join(
             f'extern "C" long long {file[:-3]}(void**, const unsigned*, unsigned, const void* const*) {{ return 0; }}'
             for file in written.files
@@ -169,7 +169,7 @@ int main() {{
 
 
 def compared(kernel: Kernel, wisdom: BySize, one: Configuration | None, own: Run, draws: int) -> dict[str, Any]:
-    """Return what the winners of a run and of another size, wisdom and fp64 take there, and errors of wisdom's."""
+    """Return the times of the winner, wisdom's choice, the winner of the middle size and fp64, and violations."""
     sizes = own.info.sizes
     choice = wisdom.choose(sizes)
     winner, baseline = own.best, own.baseline
@@ -198,7 +198,7 @@ def compared(kernel: Kernel, wisdom: BySize, one: Configuration | None, own: Run
 
 
 def speeds(entries: Sequence[Mapping[str, Any]], way: str) -> list[float]:
-    """Return how fast a way is beside tuning at each of the sizes, where both are known."""
+    """Return the speeds of a way relative to tuning at each size, where both are known."""
     times = [entry["times_ms"] for entry in entries]
     return [each["own"] / each[way] for each in times if (each.get("own") or 0) > 0 and (each.get(way) or 0) > 0]
 
@@ -212,7 +212,7 @@ def markdown(document: Mapping[str, Any]) -> str:
         "",
     ]
     lines += [
-        f"Budget {document['budget']} at each size. Speeds are beside tuning at the size itself: geometric mean and "
+        f"Budget {document['budget']} at each size. Speeds are relative to tuning at the size: geometric mean and "
         f"least over the unseen sizes. Targets for wisdom: mean ≥ {TARGETS['mean']:g}, least ≥ {TARGETS['least']:g}, "
         "no violation.",
         "",
@@ -237,7 +237,7 @@ def markdown(document: Mapping[str, Any]) -> str:
 
 
 def _selection(document: Mapping[str, Any]) -> list[str]:
-    """Say how long choosing takes, and what tuning gemm for its size gains over the header of one size."""
+    """Return lines on the time of the choice, and on the gain of tuning gemm by size over one size."""
     found = {name: ns for name, ns in document.get("selection_ns", {}).items() if ns is not None}
     lines = []
     if found:
@@ -261,7 +261,7 @@ def _cells(found: Sequence[float]) -> str:
 
 
 def main() -> None:
-    """Measure what is asked for and write the page."""
+    """Run the benchmark and write its page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernels", default="")
     parser.add_argument("--budget", type=int, default=60)
@@ -270,8 +270,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "sizes.md")
     parser.add_argument("--quick", action="store_true", help="few evaluations at few sizes")
-    parser.add_argument("--errors", action="store_true", help="look at errors alone, of all bundled kernels")
-    parser.add_argument("--types", type=int, default=8, help="choices of types whose errors are looked at")
+    parser.add_argument("--errors", action="store_true", help="measure errors alone, of all bundled kernels")
+    parser.add_argument("--types", type=int, default=8, help="choices of types with --errors")
     parser.add_argument("--resume", action="store_true")
     options = parser.parse_args()
     if options.errors:
@@ -318,7 +318,7 @@ def main() -> None:
 
 
 def errors_at_sizes(options: argparse.Namespace) -> None:
-    """Measure errors at several sizes, and write how often they exceed what is told from the others."""
+    """Measure errors at several sizes, and write how often they exceed the limit predicted from the others."""
     page = options.output.with_name("size_errors.md")
     kept = page.with_suffix(".json")
     found: dict[str, Any] = json.loads(kept.read_text()) if options.resume and kept.exists() else {}

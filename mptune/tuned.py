@@ -1,4 +1,4 @@
-"""Using what a run found: a kernel, or an application, in its best configuration, called with arrays."""
+"""A kernel or an application in its best configuration, called with arrays."""
 
 from __future__ import annotations
 
@@ -27,32 +27,33 @@ Source = Run | Wisdom | str | Path
 
 
 class _OneRun:
-    """A run as the source of configurations: the best at its own sizes, on its own device, else a baseline."""
+    """Runs at one size as the source of configurations: the best on its own device, else a baseline."""
 
     def __init__(self, runs: Sequence[Run], kernel: Tunable, backend: str | Backend) -> None:
         self.kernel = kernel
         self.backend, own = on_device([run.info for run in runs], backend)
         self.run = next((run for run in runs if run.info is own), runs[0])
-        self.options = options_of(self.run.info, self.backend.name)
-        self.remarks = remarks(self.run.info, kernel)
-        self.sizes = self.common_sizes = sizes_of(self.run.info, kernel)
-        self.masked = self.run.info.masked
-        device, info = self.backend.describe(), self.run.info
+        info, device = self.run.info, self.backend.describe()
+        self.options = options_of(info, self.backend.name)
+        self.remarks = remarks(info, kernel)
+        self.sizes = self.common_sizes = sizes_of(info, kernel)
+        self.masked = info.masked
         here = f"{device.name} ({device.architecture})"
         self._elsewhere = "" if own is info else f"the run is of {info.device}, this is {here}"
 
     def choose(self, sizes: Sizes) -> Choice:
-        """Return what to use at some sizes."""
+        """Return the configuration to use at some sizes."""
         best, reason = self.run.best, self._elsewhere
         if not reason and dict(self.sizes) != dict(sizes):
             reason = f"the run was made at {self.sizes}, not at {sizes}, where errors may differ"
-        if best is not None and not reason:
+        if best is None:
+            reason = reason or "the run has no feasible trial"
+        elif not reason:
             return Choice(best.configuration, "the best of the run", speedup=self.run.speedup(best))
-        reason = reason or "the run has no feasible trial"
         return dataclasses.replace(self.baseline(sizes), why=f"the baseline, since {reason}", reason=reason)
 
     def baseline(self, sizes: Sizes) -> Choice:
-        """Return the baseline of the run where it is valid at some sizes here, else another one."""
+        """Return the baseline of the run, or another one if it is not valid at some sizes here."""
         limits = self.backend.device.facts()
         try:
             space = space_on(self.kernel, sizes, limits).restrict(self.kernel.baseline_values())
@@ -64,48 +65,47 @@ class _OneRun:
         return Choice(widest(self.kernel, sizes, limits)[0], "the widest types, not tuned")
 
 
-class TunedKernel:
-    """The best configuration that is known for this device and the sizes of a call, as a function of arrays.
+class Tuned:
+    """A kernel or an application in its best configuration for this device and the sizes of a call.
 
-    The baseline takes its place, with a warning that says why, on another device than that of the run, at other sizes,
-    where no trial is feasible, and in a call whose inputs overflow in its types or whose outputs are not finite in
-    them. The baseline has the widest types and the accurate policy: it is slower and right.
+    Use :class:`TunedKernel` or :class:`TunedApplication`. The baseline, in the widest types and with the accurate
+    policy, is used instead on another device, at other sizes than those of a single run, without a feasible trial, and
+    for a call whose inputs overflow or whose outputs are not finite. A warning gives the reason.
 
-    Wisdom, runs at several sizes, or a run with an error limit given here, decide for the sizes of each call: the
-    fastest configuration whose error keeps the limit there with the confidence wanted, else the baseline
-    (:mod:`mptune.wisdom.choosing`).
+    Wisdom, runs at several sizes, or a run with ``max_error`` choose by the sizes of each call: the fastest
+    configuration whose error keeps the limit there, else the baseline (:mod:`mptune.wisdom.choosing`).
 
-    Arrays come as NumPy's or, with the backend cuda, as CuPy's; what comes back is of the same kind. Calls from several
-    threads take turns.
+    Arrays are NumPy's or, with the backend cuda, CuPy's; results are of the same kind. Calls from several threads take
+    turns.
 
     Args:
-        runs: a run or wisdom, its file, or a list of these; of runs at one size that of this device is taken.
-        kernel: the definition, unless it is a bundled one; or which of the wisdom's.
-        configuration: used at all sizes instead of the best: the number of a trial, what ``mptune emit
-            --configuration`` takes, or values by parameter, the first of each elsewhere.
-        backend: a backend's name, or "auto": that of the run which is of a device here.
-        sizes: sizes that are fixed; arrays tell the others.
-        max_error: the error limit: a number, or numbers by output or metric. By default the runs' own, the smallest.
-        confidence: with which errors keep the limit at sizes that were not tuned.
-        metric: what errors are measured by, where the wisdom has several.
+        runs: a run or wisdom, its file, or a list of these. Of runs at one size the one of this device is used.
+        kernel: the definition, unless it is a bundled one; or the name of one in the wisdom.
+        configuration: used at all sizes instead of the best: the number of a trial, as for ``mptune emit
+            --configuration``, or values by parameter, the first value of each where missing.
+        backend: name of the backend, or "auto" for that of the run of a device here.
+        sizes: fixed sizes; arrays give the others.
+        max_error: the error limit: a number, or numbers by output or metric. By default the smallest of the runs.
+        confidence: probability that errors keep the limit at sizes that were not tuned.
+        metric: the error metric; needed if the wisdom has several.
 
     Attributes:
         kernel: the definition.
-        sizes: those of the last call, before it those of the run or the largest of the wisdom.
-        configuration: what calls at these sizes use.
-        reason: why that is the baseline; empty if it is the best, or was asked for.
+        sizes: sizes of the last call; before the first call those of the run or the largest of the wisdom.
+        configuration: configuration of calls at these sizes.
+        reason: why that is the baseline; empty if it is the best, or was given.
 
     Raises:
-        RunFileError, WisdomError: a file cannot be read, or wisdom does not say what is wanted.
+        RunFileError, WisdomError: a file cannot be read, or the wisdom is of another kernel or metric.
         KernelError: the runs are of different kernels or of the other kind, or the definition is not found or has
             changed.
-        MptuneError: no trial, or several, are meant by the configuration.
-        UnknownNameError: no parameter, or no value of one, has a name given.
-        BackendUnavailableError: nothing can run here.
+        MptuneError: the configuration matches no trial, or several.
+        UnknownNameError: there is no parameter, or no value of one, of that name.
+        BackendUnavailableError: no backend can run here.
         CompileError: not even the baseline compiles.
     """
 
-    _kind: ClassVar[type[Tunable]] = Kernel
+    _kind: ClassVar[type[Tunable]]
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class TunedKernel:
         return f"{type(self).__name__}({self.kernel.name} on {self._backend.name}, {what}: {self.configuration})"
 
     def close(self) -> None:
-        """Give device memory and code back; a later call takes them anew."""
+        """Free device memory and code; a later call allocates them again."""
         with self._lock:
             self._memory.free()
             while self._programs:
@@ -179,29 +179,35 @@ class TunedKernel:
         self.close()
 
     def choose(self, sizes: Mapping[str, int]) -> Choice:
-        """Return what calls at some sizes use, and why; those that are not given are those of the last call.
+        """Return the configuration of calls at some sizes, and the reason.
+
+        Args:
+            sizes: sizes by name; missing ones are those of the last call.
 
         Raises:
-            UnknownNameError: there is no size of a name given.
-            KernelError: no size is given, or not even a baseline is valid there.
+            UnknownNameError: there is no size of that name.
+            KernelError: no size is given, or no baseline is valid there.
         """
         if not sizes:
             raise KernelError(f"{self.kernel.called}: choose(sizes) takes sizes by name, such as {dict(self.sizes)}")
         return self._choice(self.kernel.resolve_sizes("default", {**self.sizes, **sizes}))
 
     def __call__(self, *, converted: bool = True, **inputs: Any) -> Any:
-        """Run the kernel and return its output; several outputs, and those of an application, are a dict by name.
+        """Run the kernel or application on arrays.
 
         Args:
-            converted: whether outputs come in fp64 (integers in their type) rather than as they are stored.
-            inputs: by the names of arguments, of the declared shapes, in any real type, and by the names of sizes those
-                that no array tells. Inputs are rounded to the types of the configuration, and not changed.
+            converted: whether outputs are converted to fp64 (integers keep their type) or stay as they are stored.
+            inputs: arrays and scalars by the names of arguments, of the declared shapes, in any real type, and sizes
+                that no array has. They are rounded to the types of the configuration, and not changed.
+
+        Returns:
+            The output of a kernel; of several outputs, and of an application, a dict by name.
 
         Raises:
-            UnknownNameError: no input or size has a name given.
+            UnknownNameError: there is no input or size of that name.
             KernelError: an input is missing or not as declared, or the steps fail.
             CompileError: a kernel does not compile.
-            LaunchError: the device refused.
+            LaunchError: the device refused the launch.
         """
         kernel = self.kernel
         by_name = {name for name in kernel.sizes["default"] if name not in {a.name for a in kernel.arguments}}
@@ -216,7 +222,7 @@ class TunedKernel:
             needs_baseline, outputs = bool(self.reason), dict[str, Any]()
             if not needs_baseline:
                 outputs = self._run(self.configuration, arrays)
-                trouble = _doubts(arrays, outputs, self._source.masked)
+                trouble = _overflows(arrays, outputs, self._source.masked)
                 if trouble and self._chosen is None:
                     needs_baseline = True
                     warn_caller(f"{self.kernel.name} uses the baseline for this call: {trouble}")
@@ -228,7 +234,7 @@ class TunedKernel:
         return next(iter(found.values())) if is_single else found
 
     def _choose_at(self, sizes: Sizes) -> None:
-        """Set the configuration of calls at these sizes; warn of the baseline the first time."""
+        """Set the configuration for some sizes, with a warning if it is the baseline for the first time."""
         key = tuple(sizes.items())
         if key not in self._at:
             self._at[key] = self._choice(sizes)
@@ -243,7 +249,7 @@ class TunedKernel:
         return self._source.choose(sizes)
 
     def _baselines(self) -> Iterator[Configuration]:
-        """Yield configurations with a baseline's values at the present sizes: the chosen one, and further ones."""
+        """Yield the baseline to use at the current sizes, then others in case it does not run."""
         if self.reason:
             yield self.configuration
         yield self.kernel.own(self._source.baseline(self.sizes).configuration)
@@ -258,7 +264,7 @@ class TunedKernel:
             self._programs[configuration] = program
         arrays.settle()
         buffers = self._memory.bind(program, arrays)
-        # As where it was measured: what is read before anything wrote it is NaN.
+        # As in the measurements, outputs are NaN until they are written.
         buffers.poison()
         arrays.settle()
         program.run(buffers)
@@ -270,14 +276,26 @@ class TunedKernel:
         }
 
 
-class TunedApplication(TunedKernel):
-    """The same of an application: a call takes the arrays of its buffers and returns all outputs by name."""
+class TunedKernel(Tuned):
+    """A kernel as a function of arrays, in its best configuration (see :class:`Tuned`).
+
+    A call takes inputs by the names of arguments and returns the output, or several outputs as a dict by name.
+    """
+
+    _kind = Kernel
+
+
+class TunedApplication(Tuned):
+    """An application as a function of its buffers, in its best configuration (see :class:`Tuned`).
+
+    A call takes inputs by the names of buffers and returns all outputs as a dict by name.
+    """
 
     _kind = Application
 
 
-def _doubts(arrays: Arrays, outputs: Mapping[str, Any], masked: Collection[str]) -> str:
-    """Say why outputs are not to be relied on: inputs overflow in their types, or outputs are infinite or NaN."""
+def _overflows(arrays: Arrays, outputs: Mapping[str, Any], masked: Collection[str]) -> str:
+    """Return which inputs overflow in their types and which outputs are not finite; empty if there are none."""
     lost = [f"input {name!r} overflows in {precision}" for name, precision in arrays.overflows()]
     infinite = [
         f"output {name!r} is not finite"

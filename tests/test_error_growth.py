@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mptune.wisdom.error_growth import REACH, ErrorGrowth, SizedError, fitted, may_overflow_in
+from mptune.wisdom.error_growth import REACH, ErrorGrowth, SizedError, fitted
 
 DRAWS = 23
 
@@ -226,7 +226,7 @@ def test_limits_never_fall_beyond_what_was_measured_and_are_never_below_that(poi
 @pytest.mark.parametrize("low", [1, 3, 1000, 2**40])
 def test_of_what_may_overflow_nothing_is_said_outside_of_the_measured_sizes(low: int) -> None:
     points = [SizedError({"n": n, "m": 7}, 1e-4, DRAWS, 0.9e-4) for n in (low, 8 * low)]
-    growth = fitted(points, may_overflow=True)
+    growth = fitted(points, types=("fp64", "fp16"))
     inside, outside = [low, 2 * low, 8 * low], [8 * low + max(1, low >> 20)]
     outside += [low - max(1, low >> 20)] if low > 1 else []
     for n, is_known in [*((n, True) for n in inside), *((n, False) for n in outside)]:
@@ -234,4 +234,4 @@ def test_of_what_may_overflow_nothing_is_said_outside_of_the_measured_sizes(low:
         assert math.isfinite(growth.limits(np.array([[7, n]]))[0]) == is_known, n
     assert math.isinf(growth.limit({"n": low, "m": 8}))
     signatures = ("fp32", "bf16", "fast"), ("fp16", "fp64"), ("fp8_e5m2",)
-    assert [may_overflow_in(types) for types in signatures] == [False, True, True]
+    assert [fitted(points, types=types).is_confined for types in signatures] == [False, True, True]

@@ -102,7 +102,7 @@ def test_of_wisdom_it_says_what_it_takes_at_which_sizes() -> None:
     with TunedApplication(wisdom, POWER) as tuned:
         for n, values, reason in (
             (20, NARROW, ""),
-            (400, WIDE, "errors cannot be told: nothing within 4 times of n=400"),
+            (400, WIDE, "errors are unknown: no tuned size is within 4 times of n=400"),
         ):
             sizes = POWER.resolve_sizes("default", {"n": n})
             with warnings.catch_warnings(record=True) as told:

@@ -399,7 +399,10 @@ def _print_verification(found: Verification) -> None:
 @option("--output -o", "FILE", "The file to write.", required=True)
 @options.as_json
 def wisdom(files: Sequence[Path], output: Path, json: bool) -> None:
-    """Gather the winners of runs and other wisdom by kernel, device, sizes and error limit, for TunedKernel."""
+    """Gather the winners of runs and other wisdom by kernel, device, sizes and error limit.
+
+    The file is read by TunedKernel, emit and show.
+    """
     from mptune.wisdom import gather, read_sources
 
     found = gather(read_sources(files))

@@ -1,4 +1,4 @@
-"""Writing what a user needs to use a tuned application without mptune: a library of kernels, its steps as Python."""
+"""Writing a tuned application as a library of kernels and its steps in Python, without mptune."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ from mptune.precision import PRECISIONS
 from mptune.source.flags import Build
 from mptune.space.configuration import Configuration
 
-#: An answer of more bytes is not kept to compare with.
+#: Largest answer in bytes that is emitted for comparison.
 _LARGEST_ANSWER_BYTES: Final = 16 << 20
 
 
 def emit_application(winner: Winner[Application], folder: Path, name: str) -> Emission:
-    """Write the kernels an application launches, a library of them, its steps, a program and a README.
+    """Write the kernels of an application, a library of them, its steps, a program and a README.
 
-    It is run once on the inputs of the run's seed to see what it launches, and as its reference is made for an answer
-    to compare with: on the backend of the run if that can run here, else on another one.
+    The application runs once on the inputs of the run's seed to record its launches, and once in its reference types
+    for an answer to compare with, on the backend of the run if it can run here.
     """
     application = winner.kernel
     info = winner.run.info
@@ -62,7 +62,6 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
     code, names, own = _taken(application, metrics)
     compiled, answer = _run(winner)
     variants = _variants(name, compiled)
-    # There are no kernels for other values of these.
     written = {(size["name"], size["value"]) for variant in variants for size in variant["fixed"]}
     kernels, launched = application.kernels.values(), {variant["kernel"] for variant in variants}
     buffers = [_buffer(application, winner, argument) for argument in application.arguments if argument.shape]
@@ -115,13 +114,13 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
     return Emission(winner, folder, tuple(texts))
 
 
-# -- what is compared --------------------------------------------------------------------------------
+# -- comparison --------------------------------------------------------------------------------------
 
 
 def _taken(application: Application, metrics: Metrics) -> tuple[str, tuple[str, ...], dict[Any, str]]:
-    """Return the Python of inputs, steps and metrics of one's own, the names of the first two, and those of these.
+    """Return the Python code of inputs, steps and the user's metrics, the names of the first two, and of the metrics.
 
-    Metrics that cannot be taken along are left out: an application can do without, and the program says which.
+    Metrics that cannot be taken along are left out; the program lists them.
     """
     functions: list[Callable[..., Any]] = [application.inputs, application.steps]
     code, names = take_along(application.called, functions)
@@ -135,10 +134,7 @@ def _taken(application: Application, metrics: Metrics) -> tuple[str, tuple[str, 
 
 
 def _errors(winner: Winner[Application], metrics: Metrics, own: Mapping[Any, str]) -> list[dict[str, Any]]:
-    """Return every error of the run: how it is measured, and its own threshold, or that of the worst output.
-
-    ``own`` has what the metrics of one's own that are taken along are called.
-    """
+    """Return every error of the run with its metric and threshold; ``own`` has the names of the user's metrics."""
     application, limits = winner.kernel, objective_of(winner).limits
     outputs = {output.name: output for output in application.outputs}
     found: dict[tuple[str, str], tuple[ErrorMetric, list[float]]] = {}
@@ -171,13 +167,13 @@ def _errors(winner: Winner[Application], metrics: Metrics, own: Mapping[Any, str
     return errors
 
 
-# -- what is launched --------------------------------------------------------------------------------
+# -- launches ----------------------------------------------------------------------------------------
 
 
 def _run(
     winner: Winner[Application],
 ) -> tuple[list[tuple[Kernel, Configuration, Sizes]], Mapping[str, NDArray[Any]]]:
-    """Return what the winner launches on the first inputs of the run, and the run's reference, empty if it is large."""
+    """Return the launches of the winner on the first inputs of the run, and the reference, empty if it is large."""
     application, sizes = winner.kernel, winner.sizes
     inputs = make_inputs(application, sizes, winner.run.info.seed or 0)
     name = winner.run.info.backend
@@ -198,7 +194,7 @@ def _run(
 
 
 def _variants(name: str, compiled: Iterable[tuple[Kernel, Configuration, Sizes]]) -> list[dict[str, Any]]:
-    """Return what there is to compile: a kernel may be needed for several types of buffers, or at several sizes."""
+    """Return the variants to compile, of which a kernel may have several for different types and sizes."""
     launches: dict[Any, Launch] = {}
     for kernel, configuration, sizes in compiled:
         launch = Launch(kernel, configuration, sizes, free_sizes(kernel, configuration, sizes))
@@ -214,7 +210,7 @@ def _variants(name: str, compiled: Iterable[tuple[Kernel, Configuration, Sizes]]
 
 
 def _launched(kernel: Kernel, variants: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a kernel as the library launches it: its arguments and sizes, and what it was compiled for."""
+    """Return the arguments, sizes and variants of a kernel in the library."""
     own = [variant for variant in variants if variant["kernel"] == kernel.name]
     arguments = own[0]["arguments"]
     known = {argument["name"] for argument in arguments}

@@ -1,4 +1,4 @@
-"""What is common to everything that is emitted: what was measured, how it is compiled, and how files are written."""
+"""The parts that all emitted files share: measurements, compile commands and writing."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from mptune.run import Run, json_document
 from mptune.source.flags import Build, build_of, compilers_of
 from mptune.source.loading import edited, remarks
 
-#: What every emitted file says of itself.
+#: Mark of every emitted file.
 MARK: Final = "Emitted by mptune"
-#: What the host backend compiles with and the numbers depend on, but for the architecture.
+#: Flags of the host backend that can change the numbers, without the architecture.
 _HOST_FLAGS: Final = " ".join((*X86_FLAGS, "-ffp-contract=fast -fno-math-errno -fno-trapping-math", ROUNDS))
-#: What g++ understands besides, for the speed.
+#: Further flags of g++, for speed.
 _GCC_FLAGS: Final = (
     "-fno-tree-loop-distribute-patterns --param=max-unswitch-insns=16000 --param=logical-op-non-short-circuit=0"
 )
@@ -36,23 +36,23 @@ _SIGNED: Final = {"int8": "signed char", "int16": "short", "int32": "int", "int6
 #: The types of integers in C++, by NumPy's names.
 INTEGERS: Final = _SIGNED | {f"u{n}": f"unsigned {cpp.removeprefix('signed ')}" for n, cpp in _SIGNED.items()}
 
-#: Where a rendered source says which line of the template follows; in a file of its own, lines have its numbers.
+#: References of a rendered source to lines of the template, which are dropped in an emitted file.
 _LINE: Final = re.compile(r'^#line 1 "([^"\n]*)"$', re.MULTILINE)
-#: g++ ignores this pragma, and warns of it in a way that nothing in a file can turn off.
+#: A pragma that g++ ignores with a warning that no file can turn off.
 _UNROLL: Final = re.compile(r"^[ \t]*#[ \t]*pragma unroll\b.*$", re.MULTILINE)
 _BUT_FOR_GXX: Final = r"#if !defined(TUNED_GXX)\n\g<0>\n#endif"
 
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """What was written of a winner: the names of the files in a folder."""
+    """The files written for a winner: their names in a folder."""
 
     winner: Winner[Any]
     folder: Path
     files: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document ``mptune emit --json`` prints; a number that is not known is None."""
+        """Return the document that ``mptune emit --json`` prints; unknown numbers are None."""
         run, trial = self.winner.run, self.winner.trial
         return json_document(
             {
@@ -70,7 +70,7 @@ class Emission:
 
 
 def _baseline_types(run: Run) -> str:
-    """Return in words which types a baseline has: not every parameter need have fp64."""
+    """Return the types of the baseline in words."""
     fixed = run.info.baseline_values or {}
     names = [parameter.name for parameter in run.info.parameters if parameter.kind == "precision"]
     types = {name: str(fixed[name][0]) for name in names if name in fixed}
@@ -80,7 +80,7 @@ def _baseline_types(run: Run) -> str:
 
 
 def measured(winner: Winner[Any]) -> dict[str, Any]:
-    """Return what a README says of the run and of the trial."""
+    """Return the facts of the run and the trial for the README."""
     run, trial, info = winner.run, winner.trial, winner.run.info
     objective = objective_of(winner)
     baseline = {} if run.baseline is None else {"baseline": run.baseline}
@@ -116,7 +116,7 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
 
 
 def _versions(winner: Winner[Any]) -> dict[str, str]:
-    """Return the versions the run recorded; of compilers only the one that compiled this configuration."""
+    """Return the recorded versions, without compilers that did not compile this configuration."""
     recorded = winner.run.info.versions
     chosen = build_of(winner.kernel, winner.configuration).compiler
     if not chosen:
@@ -126,17 +126,17 @@ def _versions(winner: Winner[Any]) -> dict[str, str]:
 
 
 def objective_of(winner: Winner[Any]) -> Objective:
-    """Return the objective of the run, with the threshold the winner was chosen by."""
+    """Return the objective of the run with the threshold of the winner."""
     return dataclasses.replace(winner.run.info.objective, threshold=winner.threshold)
 
 
 def host_command(build: Build, identity: str, given: Sequence[str]) -> str:
-    """Return the command that compiles for the host as it was measured, up to the files.
+    """Return the command that compiles for the host as in the measurements, without the files.
 
     Args:
         build: compiler and flags of the configuration.
-        identity: the run's compiler as text, which has the architecture it compiled for.
-        given: flags of the user's.
+        identity: the run's compiler as text, with its target architecture.
+        given: the user's flags.
     """
     compiler = build.compiler or ("zig" if "|ziglang|" in identity else "g++")
     target = re.search(r"(?:^|\|)-march=([\w.+-]+)", identity)
@@ -144,22 +144,22 @@ def host_command(build: Build, identity: str, given: Sequence[str]) -> str:
     command = "python3 -m ziglang c++" if compiler == "zig" else compiler
     own = _GCC_FLAGS if compiler.startswith("g++") else " ".join(LLVM_FLAGS)
     parts = (command, flags, own, *given, *build.flags)
-    # On one line: a backslash at the end of a comment would draw the next line in.
+    # One line: a backslash at the end of a comment would continue it.
     return " ".join(part for part in parts if part)
 
 
 def given_flags(known: Recorded) -> dict[str, tuple[str, ...]]:
-    """Return the user's compiler flags for each backend that is emitted for."""
+    """Return the user's compiler flags for each backend."""
     return {backend: options_of(known, backend).flags for backend in ("host", "cuda", "hip")}
 
 
 def as_a_file(source: str) -> str:
-    """Return a rendered source as one a user compiles with warnings; ``TUNED_GXX`` is to be defined for g++."""
+    """Return a rendered source that compiles without warnings; ``TUNED_GXX`` must be defined for g++."""
     return _UNROLL.sub(_BUT_FOR_GXX, _LINE.sub(r"// ---- \1 ----", source))
 
 
 def compile_commands(winner: Winner[Any], build: Build) -> dict[str, str]:
-    """Return the commands that compile for each backend, up to the files."""
+    """Return the compile command of each backend, without the files."""
     info, given = winner.run.info, given_flags(winner.run.info)
 
     def target(backend: str) -> str:
@@ -173,12 +173,12 @@ def compile_commands(winner: Winner[Any], build: Build) -> dict[str, str]:
 
 
 def was_emitted(path: Path) -> bool:
-    """Whether a file is one that was emitted, which may be replaced."""
+    """Whether a file was emitted, and may be replaced."""
     return MARK.encode() in path.read_bytes()
 
 
 def write_files(folder: Path, texts: Mapping[str, str | bytes]) -> None:
-    """Write files, unless one would replace a file that was not emitted."""
+    """Write files; a file that was not emitted is not replaced."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():

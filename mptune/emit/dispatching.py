@@ -1,21 +1,16 @@
-"""Writing all variants of a kernel that wisdom chooses among, and a header with a table of which to use at which sizes.
+"""Writing the variants of a kernel in wisdom, and a header that chooses among them by device and sizes.
 
-The table has a cell for each part of a grid over the sizes: the variants to try there, the one to be preferred first.
-They are those whose errors keep the limit at all corners of the cell, as :class:`Chooser` tells, and the baselines. The
-tuned sizes have entries of their own.
+The header holds the decisions of :class:`~mptune.wisdom.Chooser` as a table: for each tuned size and each cell the
+usable variants, the fastest first.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-
-import numpy as np
-from numpy.typing import NDArray
 
 from mptune import __version__
 from mptune.backends.base import options_of
@@ -31,25 +26,22 @@ from mptune.results.unseen import CONFIDENCE
 from mptune.run import json_document
 from mptune.source.flags import Build, build_of
 from mptune.space.configuration import Configuration
-from mptune.wisdom import Candidate, Chooser, KernelWisdom, Wisdom, budget_of, kernel_of
-from mptune.wisdom.error_growth import REACH
+from mptune.wisdom import Candidate, Chooser, Decision, KernelWisdom, Wisdom, budget_of, kernel_of
 
-#: Cells of the table of a device, about.
-_CELLS: Final = 3000
 _GPUS: Final = ("cuda", "hip")
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """What was written: the variants in a folder, and the files.
+    """The written variants and files.
 
     Attributes:
-        kernel: its name.
-        variants: the configurations, each with the sizes that are written into it.
+        kernel: name of the kernel.
+        variants: the configurations, each with the sizes that are fixed in its source.
         budget: the error limits.
-        fixed: the sizes that are written into all sources: there is none for values other than those of the variants.
-        folder: where the files are.
-        files: their names.
+        fixed: the sizes that are fixed in all sources: no variant has other values than theirs.
+        folder: the folder.
+        files: names of the files.
     """
 
     kernel: str
@@ -60,7 +52,7 @@ class Dispatch:
     files: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document ``mptune emit --json`` prints."""
+        """Return the document that ``mptune emit --json`` prints."""
         return json_document(
             {
                 "kernel": self.kernel,
@@ -82,20 +74,24 @@ def emit_dispatch(
     metric: str | None = None,
     sizes: Sequence[Mapping[str, int]] = (),
 ) -> Dispatch:
-    """Write what wisdom chooses among for any device and sizes, with a header that does; emitted files are replaced.
+    """Write the variants of a kernel in wisdom, and a header that chooses by device and sizes.
 
     Args:
-        wisdom: what is known.
-        folder: where; made if need be.
-        kernel: the definition, unless it is a bundled kernel's; or which of several.
-        max_error: the error limit; by default the smallest that the runs were made with.
-        confidence: with which errors keep it.
-        metric: what errors are measured by, if there are several.
-        sizes: further sizes to compile for, where sizes are written into the source.
+        wisdom: the wisdom.
+        folder: the folder, created if missing; emitted files in it are replaced.
+        kernel: the definition, unless it is a bundled kernel's; or the name of one of several.
+        max_error: the error limit; by default the smallest of the runs.
+        confidence: probability that errors keep it.
+        metric: the error metric; needed if the wisdom has several.
+        sizes: further sizes to compile for, where sizes are fixed in the source.
+
+    Raises:
+        WisdomError: the wisdom is of another kernel, several forms, or different compiler flags.
+        KernelError: the wisdom is of an application, or no configuration is valid at its sizes.
     """
     found, known = single_kernel_of(wisdom, kernel, metric)
     budget = budget_of(known, max_error)
-    # As on the device itself: what it allows was kept by what was measured on it.
+    # Configurations that were measured on a device keep its limits.
     choosers = [Chooser(each, found, {}, budget, confidence) for each in known]
     form = choosers[0].form
     given = [found.resolve_sizes("default", {**form, **each}) for each in sizes]
@@ -109,7 +105,7 @@ def emit_dispatch(
     launches: dict[tuple[Any, ...], Launch] = {}
     for launch in (launch for table in tables for launch in table.launches):
         conditions = launch.opened.conditions if launch.opened else ()
-        # The sources that most is written into first: where they do, they are taken.
+        # Sources with more fixed sizes are faster, so they are tried first.
         key = (launch.configuration.to_json(), -len(launch.fixed), tuple(sorted(launch.fixed.items())), conditions)
         launches.setdefault(key, launch)
     if not launches:
@@ -167,7 +163,7 @@ def emit_dispatch(
 def single_kernel_of(
     wisdom: Wisdom, kernel: Tunable | str | Path | None = None, metric: str | None = None
 ) -> tuple[Kernel, list[KernelWisdom]]:
-    """Return the kernel that is meant, as of :func:`kernel_of`; an application is refused, if need be undefined."""
+    """Return the kernel of wisdom as :func:`kernel_of` does; an application is refused, even without its definition."""
     meant = {each.kernel: each.is_of_application for each in wisdom.kernels if kernel in (None, each.kernel)}
     found = None
     if len(meant) > 1 or not any(meant.values()):
@@ -182,7 +178,7 @@ def single_kernel_of(
 
 
 def _given_flags(kernel: Kernel, known: Sequence[KernelWisdom]) -> dict[str, tuple[str, ...]]:
-    """Return the user's compiler flags for each backend: those of what is known of it, else what all devices share."""
+    """Return the user's compiler flags for each backend, by its own wisdom or that of all devices."""
     found: dict[str, tuple[str, ...]] = {}
     for backend in ("host", "cuda", "hip"):
         of_it = [each for each in known if each.backend == backend] or known
@@ -197,17 +193,17 @@ def _given_flags(kernel: Kernel, known: Sequence[KernelWisdom]) -> dict[str, tup
     return found
 
 
-# -- what is used at which sizes -------------------------------------------------------------------
+# -- the table of a device -------------------------------------------------------------------------
 
 
 class _Table:
-    """What is used at which sizes on a device.
+    """The decisions of a device by size.
 
-    At the tuned sizes and those that are given, all that need be is written into the source, which compilers make more
-    of. Elsewhere it is what serves any sizes.
+    The tuned and the given sizes have sources with fixed sizes, which compilers optimise better. Other sizes have
+    sources for any sizes.
 
     Attributes:
-        launches: what has to be compiled.
+        launches: the kernels to compile.
     """
 
     def __init__(self, chooser: Chooser, given: Sequence[Sizes]) -> None:
@@ -215,29 +211,34 @@ class _Table:
         assert isinstance(kernel, Kernel)
         self._chooser = chooser
         tuned = [kernel.resolve_sizes("default", {**record.sizes, **chooser.form}) for record in chooser.known.tuned]
-        self._at = {tuple(sizes[name] for name in chooser.names): sizes for sizes in (*tuned, *given)}
         self._sources = _Sources(kernel, [*tuned, *given])
         self.launches: list[Launch] = []
+        at = {tuple(sizes[name] for name in chooser.names): sizes for sizes in (*tuned, *given)}
         free = frozenset[str]().union(*(self._sources.variable(each.configuration) for each in chooser.candidates))
-        self._axes = self._made_axes(free)
-        kept = self._kept()
-        middles = itertools.product(*(self._middles(axis, *ends) for axis, (_, *ends) in enumerate(self._axes)))
-        self._cells = [
-            self._order(
-                kernel.resolve_sizes("default", {**chooser.form, **dict(zip(chooser.names, sizes, strict=True))}),
-                signatures,
-            )
-            for sizes, signatures in zip(middles, kept, strict=True)
-        ]
-        self._exact = {place: self._order_at(sizes) for place, sizes in self._at.items()}
+        # By size, the number and the first value of each cell. A fixed size has only its known values.
+        axes: list[list[tuple[int, int]]] = []
+        for axis, (name, starts) in enumerate(zip(chooser.names, chooser.cells.starts, strict=True)):
+            written = sorted({(chooser.cells.at(place)[axis], place[axis]) for place in at})
+            axes.append([*enumerate(starts.tolist())] if name in free else written)
+        self._starts = [[start for _, start in axis] for axis in axes]
+        self._cells = []
+        for entries in itertools.product(*axes):
+            cell = tuple(number for number, _ in entries)
+            values = {
+                name: middle if name in free else start
+                for name, middle, (_, start) in zip(chooser.names, chooser.cells.middle(cell), entries, strict=True)
+            }
+            sizes = kernel.resolve_sizes("default", {**chooser.form, **values})
+            self._cells.append(self._order(sizes, chooser.decide_cell(cell)))
+        self._exact = {place: self._order(sizes, chooser.decide(sizes), is_written=True) for place, sizes in at.items()}
 
     def described(self, launches: Sequence[Launch]) -> dict[str, Any]:
-        """Return what the header knows of a device, with the numbers of all that is compiled."""
+        """Return the table of the header, with the numbers of the compiled kernels."""
         known = self._chooser.known
         numbers: dict[Configuration, list[int]] = {}
         for number, launch in enumerate(launches):
             numbers.setdefault(launch.configuration, []).append(number)
-        # Each order once, one after the other, each with the number of variants at its end; cells have its place.
+        # Each order once, one after the other, ended by the number of variants; cells refer to its place.
         places: dict[tuple[int, ...], int] = {}
         flat: list[int] = []
 
@@ -254,72 +255,28 @@ class _Table:
             "architecture": known.architecture,
             "is_gpu": known.backend in _GPUS,
             "n_tuned": len(self._chooser.tuned),
-            "starts": [starts.tolist() for starts, _, _ in self._axes],
+            "starts": self._starts,
             "cells": [*map(place_of, self._cells)],
             "exact": [(place, place_of(order)) for place, order in self._exact.items()],
             "orders": flat,
         }
 
-    def _made_axes(self, free: frozenset[str]) -> list[tuple[NDArray[Any], ...]]:
-        """Return, by size, where cells start, and the first and the last value for which one has to hold."""
-        names = self._chooser.names
-        values = [np.unique([place[axis] for place in self._at]) for axis in range(len(names))]
-        others = math.prod(len(own) for name, own in zip(names, values, strict=True) if name not in free)
-        steps = int((_CELLS / others) ** (1 / max(1, len(free))))
-        axes: list[tuple[NDArray[Any], ...]] = []
-        for name, own in zip(names, values, strict=True):
-            if name not in free:  # written into the sources: none computes for other values
-                axes.append((own, own, own))
-                continue
-            most = self._chooser.kernel.largest_size(name)
-            # Of many sizes there are few cells each, down to one, in which only the baseline is sure to be accurate.
-            inner = np.ceil(np.geomspace(own[0] / REACH, own[-1] * REACH + 1, steps - 1)) if steps > 2 else ()
-            ends = (own[0], own[-1] + 1) if steps > 6 else ()
-            starts = np.unique(np.clip([1, *ends, *inner], 1, most).astype(np.int64))
-            axes.append((starts, starts, np.append(starts[1:] - 1, most)))
-        return axes
-
-    def _middles(self, axis: int, lows: NDArray[Any], highs: NDArray[Any]) -> list[int]:
-        """Return a size in each cell of an axis, near the tuned ones in those beyond their reach."""
-        tuned = [place[axis] for place in self._at]
-        near = np.clip(np.sqrt(lows.astype(float) * highs), min(tuned) / 5, max(tuned) * 5)
-        return [int(size) for size in np.clip(near.round(), lows, highs)]
-
-    def _kept(self) -> list[set[Any]]:
-        """Return, by cell, the accuracy signatures whose errors keep the limit at all of its corners."""
-        chooser = self._chooser
-        signatures = [*dict.fromkeys(each.signature for each in chooser.candidates)]
-        keeps = np.ones((len(signatures), math.prod(len(starts) for starts, _, _ in self._axes)), bool)
-        for corner in itertools.product(*((lows, highs) for _, lows, highs in self._axes)):
-            nodes = np.stack(np.meshgrid(*corner, indexing="ij"), axis=-1).reshape(-1, len(corner))
-            for number, signature in enumerate(signatures):
-                for name, limit in chooser.budget.items():
-                    growth = chooser.growth.get((signature, name))
-                    keeps[number] &= growth is not None and growth.limits(nodes) <= limit
-        return [{signatures[number] for number in np.flatnonzero(cell)} for cell in keeps.T]
-
-    def _order_at(self, sizes: Sizes) -> list[Candidate]:
-        limits = {each.signature: self._chooser.limits_of(each.signature, sizes) for each in self._chooser.candidates}
-        kept = {signature for signature, most in limits.items() if self._chooser.keeps(most)}
-        return self._order(sizes, kept, is_written=True)
-
-    def _order(self, sizes: Sizes, kept: Collection[Any], *, is_written: bool = False) -> list[Candidate]:
-        """Return what may be used at some sizes, and have the first of it and the first baseline compiled."""
-        order = self._chooser.order(sizes, kept)
-        for candidates in (order, [each for each in order if each.is_wide]):
+    def _order(self, sizes: Sizes, decision: Decision, *, is_written: bool = False) -> tuple[Candidate, ...]:
+        """Return the usable candidates, and have the first and the first baseline compiled for some sizes."""
+        for candidates in (decision.usable, [each for each in decision.usable if each.is_wide]):
             valid = (each.configuration for each in candidates if self._chooser.is_valid(each, sizes))
             found = filter(None, (self._sources.at(configuration, sizes, is_written) for configuration in valid))
             if (launch := next(found, None)) is not None and launch not in self.launches:
                 self.launches.append(launch)
-        return order
+        return decision.usable
 
 
 class _Sources:
-    """The sources of configurations at sizes, each of which serves as many sizes as can be.
+    """Sources of configurations, each for as many sizes as possible.
 
     Args:
         kernel: the definition.
-        at: sizes that may be written into sources.
+        at: sizes that may be fixed in sources.
     """
 
     def __init__(self, kernel: Kernel, at: Sequence[Sizes]) -> None:
@@ -328,16 +285,16 @@ class _Sources:
         self._free: dict[Configuration, frozenset[str]] = {}
         self._written: dict[tuple[Configuration, frozenset[tuple[str, int]]], Launch] = {}
         self._opened: dict[Configuration, list[Launch]] = {}
-        #: What a template asked where there is no source that may be.
+        #: Conditions of templates without a source for any sizes.
         self._refused: dict[Configuration, list[Sequence[str]]] = {}
 
     def variable(self, configuration: Configuration) -> frozenset[str]:
-        """Return the sizes that may be others than those that may be written."""
+        """Return the sizes that may differ from the known ones."""
         found = [self._open(configuration, sizes) for sizes in self._at]
         return self._free_of(configuration).union(*(launch.free for launch in found if launch is not None))
 
     def at(self, configuration: Configuration, sizes: Sizes, is_written: bool) -> Launch | None:
-        """Return the source for some sizes; None if they would have to be written into it and may not."""
+        """Return the source for some sizes; None if it would need fixed sizes that are not known ones."""
         free = self._free_of(configuration)
         if is_written or len(free) == len(sizes):
             launch = Launch(self._kernel, configuration, sizes, free)

@@ -1,4 +1,4 @@
-"""Which sizes are written into a rendered source, and what depends on the others as C++."""
+"""The sizes that are fixed in a rendered source, and C++ expressions of the others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import ast
 import builtins
 import functools
 import operator
-from collections.abc import Callable, Iterable, Mapping, Set
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, cast
@@ -21,16 +22,16 @@ from mptune.space.parameters import PrecisionParameter
 
 
 def fixed_sizes(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> frozenset[str]:
-    """Return the sizes a configuration's source or block depends on; the others may differ at a launch.
+    """Return the sizes that a configuration's source or block depends on; the others may differ at a launch.
 
-    Those in a constraint may differ as long as it holds: :func:`conditions`.
+    A size in a constraint may differ as long as the constraint holds (:func:`conditions`).
     """
     fixed = (fixed_by_launch(kernel) | kernel.forms.keys()) & set(sizes)
     return frozenset(fixed) | _used_by_template(kernel, configuration, sizes)
 
 
 def fixed_by_launch(kernel: Kernel) -> set[str]:
-    """Return the names that the block, its shared memory and constant arrays depend on, which are fixed in a source."""
+    """Return the names that the block, its shared memory and constant arrays depend on."""
     if kernel.launch_functions:
         return set(kernel.sizes["default"])  # what a function depends on is not known
     expressions = [*kernel.expressions("block"), *kernel.expressions("shared_bytes")]
@@ -41,12 +42,12 @@ def fixed_by_launch(kernel: Kernel) -> set[str]:
 
 
 def free_sizes(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> frozenset[str]:
-    """Return the sizes that may differ at a launch: no source depends on them, and all that does can be said in C++."""
+    """Return the sizes that may differ at a launch: no source depends on them, and C++ can express all that does."""
     return said_in_cpp(kernel, configuration, sizes, set(sizes) - fixed_sizes(kernel, configuration, sizes))
 
 
 def said_in_cpp(kernel: Kernel, configuration: Configuration, sizes: Sizes, free: Set[str]) -> frozenset[str]:
-    """Return those of some sizes of which all that a launch needs can be said in C++."""
+    """Return those of some sizes whose grid, shapes and constraints can be expressed in C++."""
     said = set(free)
     for text in (*kernel.expressions("grid"), *(axis for argument in kernel.arguments for axis in argument.shape)):
         try:
@@ -57,34 +58,33 @@ def said_in_cpp(kernel: Kernel, configuration: Configuration, sizes: Sizes, free
 
 
 def _used_by_template(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Set[str]:
-    """Return the sizes whose values the template looks at on the way to this configuration's source."""
-    path = _Path(is_open=False)
-    watched = {name: _Size(name, name, value, path, frozenset({name})) for name, value in sizes.items()}
-    plain = render_body(kernel, configuration, sizes)
+    """Return the sizes whose values the template uses for this configuration."""
+    path = _Path()
     try:
-        same = render_body(kernel, configuration, cast("Any", watched)) == plain
+        body = render_body(kernel, configuration, cast("Any", _tracked(sizes, sizes, path)))
+        used = path.pinned | path.compared | {name for name in sizes if re.search(rf"\b{_parameter(name)}\b", body)}
+        # A template may tell a tracked size from an integer without using its value.
+        others: Any = {**sizes, **_tracked(sizes.keys() - used, sizes, _Path())}
+        same = render_body(kernel, configuration, others) == render_body(kernel, configuration, sizes)
     except Exception:
-        # What a template does with an integer and not with a watched one is its own affair: it looks, that is all.
-        same = False
-    return path.pinned if same else set(sizes)
+        return set(sizes)  # the template needs plain integers
+    return used if same else set(sizes)
 
 
-# -- sizes that a launch gives -------------------------------------------------------------------
+# -- sizes given at a launch ---------------------------------------------------------------------
 
 _LARGEST_INT: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A source that sizes are not written into: its function takes them as further parameters, of type ``int``.
+    """A source whose function takes sizes as further parameters of type ``int``.
 
     Attributes:
-        names: of those sizes, in the order of the parameters; there may be none.
+        names: names of these sizes, in the order of the parameters; may be empty.
         body: the instantiated template.
-        conditions: what has to hold at the sizes, as expressions: what the template asked on the way to this source,
-            and that no number is too large.
-        asked: all that the template asked, also of sizes that are written into the source: where it is so, it comes to
-            the same.
+        conditions: expressions that must hold at the sizes: comparisons of the template, and that no number overflows.
+        asked: every condition that the template evaluated. A size for which all hold renders to the same source.
     """
 
     names: tuple[str, ...]
@@ -94,26 +94,22 @@ class Opened:
 
 
 def opened(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Opened | None:
-    """Return the source for these sizes and others, of those that the definition says a launch may give.
+    """Return the source that takes the ``runtime_sizes`` of a kernel as parameters; None if there are none.
 
-    Where the template needs a size as a number, it is written into the source after all. What it decides by comparing
-    sizes is decided as at these ones, and has to be the same at others. None if the definition says so of none.
+    A size that the template needs as a number is fixed in the source. Comparisons of sizes in the template become
+    conditions on the sizes.
     """
     names = set(kernel.runtime_sizes) - fixed_by_launch(kernel)
     asked: dict[str, None] = {}
     while kernel.runtime_sizes:
-        path = _Path(is_open=True)
-        given: Any = {
-            name: _Size(name, _parameter(name), value, path, frozenset({name}))
-            for name, value in sizes.items()
-            if name in names
-        }
+        path = _Path()
+        given: Any = _tracked(names, sizes, path)
         for each in given.values():
             each.keep_small()
         try:
             body = render_body(kernel, configuration, {**sizes, **given})
         except MptuneError:
-            return None  # it does with an integer what it cannot do with one of these
+            return None  # the template needs plain integers
         asked |= path.conditions
         if not path.pinned:
             ordered = tuple(name for name in sizes if name in names)
@@ -130,20 +126,25 @@ def _parameter(name: str) -> str:
 
 @dataclass(slots=True)
 class _Path:
-    """What a template did with sizes: those it needed as numbers, and what it asked of the others, in order.
+    """The sizes that a template used as numbers, the sizes that it compared, and its conditions in order."""
 
-    Where sizes are not open, it needs each as a number that it does anything with.
-    """
-
-    is_open: bool
     pinned: set[str] = field(default_factory=set)
+    compared: set[str] = field(default_factory=set)
     conditions: dict[str, None] = field(default_factory=dict)
 
 
-class _Size:
-    """A size, or what is computed of sizes, that notes what a template does with it.
+def _tracked(names: Collection[str], sizes: Mapping[str, int], path: _Path) -> dict[str, _Size]:
+    return {
+        name: _Size(name, _parameter(name), value, path, frozenset({name}))
+        for name, value in sizes.items()
+        if name in names
+    }
 
-    An open one prints as C++ of what a launch gives. It is no ``int``, whose value Python takes without asking.
+
+class _Size:
+    """A size, or an expression of sizes, that records its uses in a template.
+
+    It prints as C++. It is no subclass of ``int``, whose value Python would use without a call.
     """
 
     __slots__ = ("_cpp", "_names", "_path", "_text", "_value")
@@ -160,42 +161,39 @@ class _Size:
         return self._value
 
     def keep_small(self) -> None:
-        """Have it be an ``int`` of C++ at all sizes."""
+        """Require that the value fits an ``int`` of C++ at all sizes."""
         self._path.conditions[f"abs({self._text}) <= {_LARGEST_INT}"] = None
 
     def __str__(self) -> str:
-        return self._cpp if self._path.is_open else str(self.look())
+        return self._cpp
 
     def __format__(self, spec: str) -> str:
         return format(self.look(), spec) if spec else str(self)
 
     def __neg__(self) -> Any:
-        return self._made(f"(-{self._text})", f"(-{self._cpp})", -self._value, self) if self.is_open else -self.look()
+        return self._made(f"(-{self._text})", f"(-{self._cpp})", -self._value, self)
 
     def __bool__(self) -> bool:
-        return self.compared("!=", 0) if self.is_open else bool(self.look())
-
-    @property
-    def is_open(self) -> bool:
-        return self._path.is_open
+        return self.compared("!=", 0)
 
     def computed(self, sign: str, left: Any, right: Any) -> Any:
-        """Return a sum, difference or product of integers, one of which it is."""
+        """Return a sum, difference or product with an integer."""
         texts, codes, values = zip(*map(_parts, (left, right)), strict=True)
         text, cpp = (f"({one} {sign} {other})" for one, other in (texts, codes))
         return self._made(text, cpp, _PLAIN[sign](*values), left, right)
 
     def divided(self, sign: str, by: int) -> Any:
-        """Return the quotient or remainder by a positive number, rounded as Python does: C++ does so towards 0."""
+        """Return the quotient or remainder by a positive number, rounded down as in Python."""
         down = f"({self._cpp} % {by} < 0)"
         cpp = f"({self._cpp} / {by} - {down})" if sign == "//" else f"({self._cpp} % {by} + {down} * {by})"
         return self._made(f"({self._text} {sign} {by})", cpp, _PLAIN[sign](self._value, by), self)
 
     def compared(self, sign: str, other: Any) -> bool:
-        """Return what a comparison is at the sizes it is rendered for, and remember that it was asked."""
+        """Return the result of a comparison at the rendered sizes, and record it as a condition."""
         text, _, value = _parts(other)
         holds = bool(_PLAIN[sign](self._value, value))
         condition = f"{self._text} {sign} {text}"
+        self._path.compared |= self._names | (other._names if isinstance(other, _Size) else frozenset())
         self._path.conditions[condition if holds else f"not ({condition})"] = None
         return holds
 
@@ -210,7 +208,7 @@ def _parts(value: Any) -> tuple[str, str, int]:
     return (value._text, value._cpp, value._value) if isinstance(value, _Size) else (str(value), str(value), value)
 
 
-#: Operators that can be said in C++, by their names in Python.
+#: Operators that C++ has as well, by their names in Python.
 _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "pow": "**"}
 _COMPARISONS: Final = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 _PLAIN: Final = {sign: getattr(operator, name) for name, sign in (_SIGNS | _COMPARISONS).items()}
@@ -227,9 +225,9 @@ def _looked_at(value: Any) -> Any:
 def _arithmetic(sign: str, function: Callable[[Any, Any], Any], *, swapped: bool) -> Callable[[_Size, Any], Any]:
     def method(size: _Size, other: Any) -> Any:
         left, right = (other, size) if swapped else (size, other)
-        if size.is_open and sign in ("+", "-", "*") and _is_integer(other):
+        if sign in ("+", "-", "*") and _is_integer(other):
             return size.computed(sign, left, right)
-        if size.is_open and not swapped and type(other) is int:
+        if not swapped and type(other) is int:
             if sign in ("//", "%") and 0 < other <= _LARGEST_INT:
                 return size.divided(sign, other)
             if sign == "**" and 1 <= other <= _LARGEST_POWER:
@@ -241,7 +239,7 @@ def _arithmetic(sign: str, function: Callable[[Any, Any], Any], *, swapped: bool
 
 def _comparing(sign: str) -> Callable[[_Size, Any], bool]:
     def method(size: _Size, other: Any) -> bool:
-        if size.is_open and _is_integer(other):
+        if _is_integer(other):
             return size.compared(sign, other)
         return bool(_PLAIN[sign](size.look(), _looked_at(other)))
 
@@ -268,12 +266,12 @@ _LARGEST_POWER: Final = 4
 
 
 class NotTranslatableError(MptuneError):
-    """An expression that has no equal in integer C++."""
+    """An expression that integer C++ cannot express."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A constraint of a kernel as the sizes of a launch have to satisfy it: its text, and that as C++."""
+    """A constraint on the sizes of a launch: its text, and the same in C++."""
 
     text: str
     cpp: str
@@ -282,7 +280,7 @@ class Condition:
 def conditions(
     kernel: Kernel, configuration: Configuration, sizes: Sizes, free: Mapping[str, str]
 ) -> tuple[list[Condition], frozenset[str]]:
-    """Return what the constraints of a kernel demand of the sizes that may differ, and the sizes this does not cover.
+    """Return the constraints of a kernel on the free sizes, and the free sizes whose constraints C++ cannot express.
 
     Args:
         kernel: the kernel.
@@ -316,8 +314,8 @@ def what_has_to_hold(expressions: Iterable[str], values: Mapping[str, Any], free
 def formula(text: str, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
     """Return an integer expression as C++ of type ``long long``.
 
-    Names stand for C++ if they are in ``free``, else for their ``values``; whatever depends on no free name is
-    evaluated here. The functions it may call are those of the header's namespace ``detail``.
+    Names in ``free`` stand for C++, other names for their ``values``. Parts without free names are evaluated. Calls are
+    to functions of the header's namespace ``detail``.
     """
     return _translate(Expression(text).tree, values, free)
 
@@ -363,10 +361,7 @@ def _translate(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str
 
 
 def _truth(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
-    """Return an expression where only its truth matters: elsewhere ``and`` and ``or`` give one of their parts.
-
-    Parts that depend on no free name are left out, or decide it.
-    """
+    """Return the truth of an expression as C++; parts without free names are evaluated."""
     if isinstance(node, ast.BoolOp) and not free_names(node).isdisjoint(free):
         sign, decides = (" && ", False) if isinstance(node.op, ast.And) else (" || ", True)
         parts = []

@@ -1,7 +1,6 @@
-"""Taking an application's own Python along: functions with all of their file that they use, as a file without mptune.
+"""Extracting Python functions of a definition, with all that they use from their file, as a file without mptune.
 
-The file is read, not run: what a function uses are the names in it that its file defines or imports, and what those
-use.
+The file is parsed, not run: a function uses the names that its file defines or imports, and all that these use.
 """
 
 from __future__ import annotations
@@ -22,12 +21,15 @@ _EVERY_MODULE_HAS: Final = frozenset({"__name__", "__file__", "__doc__"})
 
 
 def take_along(called: str, functions: Sequence[Callable[..., Any]]) -> tuple[str, tuple[str, ...]]:
-    """Return the Python of some functions of one file with all they use there, and their names in it.
+    """Return the code of some functions of one file with all that they use from it, and their names.
 
     Args:
-        called: what messages call what they belong to.
-        functions: each at the top level of the same file. What only a type checker looks at is left out, and errors of
-            mptune become errors of Python's.
+        called: name of the application in messages.
+        functions: functions at the top level of one file. Imports for type checkers are left out, and exceptions of
+            mptune become subclasses of ValueError.
+
+    Raises:
+        KernelError: a function is not at the top level of a file, or uses mptune or another file.
     """
     path = _file_of(called, functions[0])
     for function in functions[1:]:
@@ -56,18 +58,18 @@ def _file_of(called: str, function: Callable[..., Any]) -> Path:
 
 @dataclass(slots=True)
 class _File:
-    """A file of Python, and which of its statements are taken."""
+    """A Python file and the statements to extract."""
 
     called: str
     path: Path
     lines: Sequence[str]
     body: Sequence[ast.stmt]
-    #: By the place of the statement, its text; what stands for an import is at the place of the import.
+    #: Texts by the number of the statement.
     taken: dict[int, dict[str, None]] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
 
     def name_of(self, function: Callable[..., Any]) -> str:
-        """Return the name of a function, which is at the top level."""
+        """Return the name of a function at the top level."""
         name = getattr(function, "__qualname__", repr(function))
         if not any(isinstance(statement, ast.FunctionDef) and statement.name == name for statement in self.body):
             raise KernelError(
@@ -77,7 +79,7 @@ class _File:
         return str(name)
 
     def take(self, name: str, user: str) -> None:
-        """Take what defines a name, and all that uses."""
+        """Extract the definition of a name, and all that it uses."""
         if name in self.known:
             return
         self.known.add(name)
@@ -98,7 +100,7 @@ class _File:
                     self.take(used, name)
 
     def text(self) -> str:
-        """Return what was taken, in the order of the file."""
+        """Return the extracted code in the order of the file."""
         text, was_block = "", False
         for place in sorted(self.taken):
             for part in self.taken[place]:
@@ -108,7 +110,7 @@ class _File:
         return text
 
     def _import_of(self, statement: ast.Import | ast.ImportFrom, name: str, user: str) -> str:
-        """Return the import of one name alone; a class that stands for it, if it is an error of mptune's."""
+        """Return the import of one name, or a class in place of an exception of mptune."""
         alias = next(each for each in statement.names if _bound_by(each) == name)
         only: ast.stmt = ast.Import([alias])
         root = alias.name.split(".")[0]
@@ -128,7 +130,7 @@ class _File:
         return ast.unparse(only)
 
     def _text_of(self, statement: ast.stmt) -> str:
-        """Return a statement as it is written, with the comment above it."""
+        """Return the text of a statement with the comment above it."""
         decorators = statement.decorator_list if isinstance(statement, ast.FunctionDef | ast.ClassDef) else []
         first, last = min([statement.lineno, *(d.lineno for d in decorators)]), statement.end_lineno or statement.lineno
         others = [other for other in self.body if other is not statement]
@@ -144,13 +146,13 @@ def _bound_by(alias: ast.alias) -> str:
 
 
 def _table(statement: ast.stmt) -> symtable.SymbolTable:
-    # What only type checkers look at is in no table: nobody evaluates annotations.
+    # Annotations are not evaluated, so they are in no table.
     text = f"from __future__ import annotations\n{ast.unparse(statement)}"
     return symtable.symtable(text, "<taken>", "exec")
 
 
 def _bound(statement: ast.stmt) -> set[str]:
-    """Return the names a statement at the top level binds; none if only a type checker looks at it."""
+    """Return the names that a statement binds, except for type checkers."""
     if isinstance(statement, ast.If) and ast.unparse(statement.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
         return set()
     symbols = _table(statement).get_symbols()
@@ -158,7 +160,7 @@ def _bound(statement: ast.stmt) -> set[str]:
 
 
 def _used(statement: ast.stmt) -> Iterable[str]:
-    """Return the names of its module that a statement, or a function in it, uses, in alphabetical order."""
+    """Return the names of its module that a statement uses, also in nested functions, in alphabetical order."""
     found: set[str] = set()
     pending = [_table(statement)]
     while pending:

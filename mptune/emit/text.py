@@ -1,4 +1,4 @@
-"""Putting values into files of other languages so that they stay what they are."""
+"""Escaping of values in files of other languages, and filling templates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import jinja2
 
-#: Words an identifier cannot be in C++20, and those that are macros or types wherever device code is compiled.
+#: Keywords of C++20, and macros and types of device compilers.
 _WORDS: Final = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl
 concept const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default delete
@@ -25,7 +25,7 @@ _LARGEST_INTEGER: Final = 2**63 - 1
 
 
 def identifier(name: str) -> str:
-    """Return a name as one C++ accepts."""
+    """Return a name as a C++ identifier."""
     return f"{name}_" if name in _RESERVED else name
 
 
@@ -34,7 +34,7 @@ def quoted(text: object) -> str:
     escaped = []
     for byte in str(text).encode("utf-8", "backslashreplace"):
         plain = 0x20 <= byte < 0x7F and chr(byte) not in '"\\?'
-        # Three octal digits end by themselves; a hexadecimal escape would go on into the next character.
+        # A hexadecimal escape would continue into the next character.
         escaped.append(chr(byte) if plain else f"\\{byte:03o}")
     return f'"{"".join(escaped)}"'
 
@@ -51,15 +51,15 @@ def literal(value: object) -> str:
 
 
 def comment(text: object) -> str:
-    """Return text that cannot end a comment of C++ or Python: one line, nothing invisible, no continuation."""
+    """Return text as one line that cannot end a comment of C++ or Python."""
     shown = _visible(" ".join(str(text).splitlines()))
     shown = shown.replace("*/", "* /").replace("/*", "/ *").replace("??/", "? ?/").replace('"""', "'''")
-    # A backslash before the end of a line, blanks between them or not, would draw the next line in.
+    # A backslash at the end of a line would continue the comment.
     return shown.rstrip("\\ ") if shown.rstrip().endswith("\\") else shown
 
 
 def code_span(text: object) -> str:
-    """Return text as code inside a line of Markdown."""
+    """Return text as an inline code span of Markdown."""
     shown = comment(text)
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
     pad = " " if shown.startswith("`") or shown.endswith("`") or not shown else ""
@@ -67,30 +67,30 @@ def code_span(text: object) -> str:
 
 
 def table_cell(text: object) -> str:
-    """Return text as code inside a table of Markdown, where a bar would begin the next cell."""
+    """Return text as a code span inside a table of Markdown."""
     return code_span(text).replace("|", "\\|")
 
 
 def table_text(text: object) -> str:
-    """Return text inside a table of Markdown, as code where it could be read as something else."""
+    """Return text inside a table of Markdown, as a code span if it has special characters."""
     shown = str(text)
     return shown if re.fullmatch(r"[\w .()+-]*", shown, re.ASCII) else table_cell(shown)
 
 
 def fenced(text: object) -> str:
-    """Return text as a block of code in Markdown, of one line."""
+    """Return text as a code block of Markdown."""
     shown = _visible(str(text))
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
     return f"{fence}\n{shown}\n{fence}"
 
 
 def _visible(text: str) -> str:
-    """Return text with the code of each character that is not shown, or changes how others are."""
+    """Return text with the code points of invisible characters."""
     return "".join(char if char.isprintable() else f"<U+{ord(char):04X}>" for char in text)
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
-    """Return one of the files in ``files``, named without ``.j2``, with values put in."""
+    """Return a template of ``files``, named without ``.j2``, filled with values."""
     return _environment().get_template(f"{template}.j2").render(**values)
 
 

@@ -1,4 +1,4 @@
-"""Kernels as they are compiled into one program: several configurations, types and sizes of one or more kernels."""
+"""Variants of kernels in one program: configurations, types and sizes of one or more kernels."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _FLOATS: Final = ("float64", "float32", "float16")
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A kernel as it is compiled, with the sizes that are written into it.
+    """A compiled kernel and the sizes that are fixed in its source.
 
     Attributes:
         kernel: the definition.
-        configuration: what is compiled.
-        sizes: at which.
+        configuration: the configuration.
+        sizes: the problem sizes.
         free: the sizes that may differ.
-        opened: the source that takes some of these as parameters, where there would be others without it.
+        opened: a source that takes some of the free sizes as parameters; None if the source does not depend on them.
     """
 
     kernel: Kernel
@@ -40,22 +40,22 @@ class Launch:
 
     @property
     def fixed(self) -> dict[str, int]:
-        """The sizes that are written into it."""
+        """The sizes that are fixed in the source."""
         return {name: value for name, value in self.sizes.items() if name not in self.free}
 
 
 def parameter_of(name: str) -> str:
-    """Return what the library calls a parameter, which nothing else in it is called."""
+    """Return the unique name of a parameter in the library."""
     return f"{name}_"
 
 
 def variant_of(launch: Launch, symbol: str, called: Callable[[str], str] = parameter_of) -> dict[str, Any]:
-    """Return what the files of a kernel are filled with.
+    """Return the values of the files of a kernel.
 
     Args:
-        launch: what is compiled.
-        symbol: what the function that launches it is called, unless it is the only kernel of a program.
-        called: what a size is called in C++.
+        launch: the compiled kernel.
+        symbol: name of the function that launches it, unless it is the only kernel of a program.
+        called: returns the name of a size in C++.
     """
     kernel, configuration, sizes = launch.kernel, launch.configuration, launch.sizes
     values = {**configuration, **sizes}
@@ -68,7 +68,7 @@ def variant_of(launch: Launch, symbol: str, called: Callable[[str], str] = param
         {
             **argument_of(kernel, configuration, sizes, argument),
             "kind": _kind_of(kernel, argument),
-            # How many elements there are, as C++ over sizes.
+            # The number of elements, as C++.
             "elements": " * ".join(f"({formula(axis, values, free)})" for axis in argument.shape) or "1LL",
         }
         for argument in kernel.arguments
@@ -100,7 +100,7 @@ def variant_of(launch: Launch, symbol: str, called: Callable[[str], str] = param
 
 
 def argument_of(tunable: Tunable, configuration: Configuration, sizes: Sizes, argument: Argument) -> dict[str, Any]:
-    """Return an argument as programs handle it; types in C++ are those of the source once it is included."""
+    """Return the facts of an argument for the files; its C++ types are defined in the source."""
     precision = tunable.precision_of(argument, configuration)
     dtype = np.dtype(argument.dtype) if precision is None else precision.dtype
     is_scalar, is_plain = argument.role is Role.SCALAR, dtype.kind in "iu" or dtype.name in _FLOATS
@@ -110,7 +110,7 @@ def argument_of(tunable: Tunable, configuration: Configuration, sizes: Sizes, ar
         "name": argument.name,
         "id": parameter_of(argument.name),
         "role": "scratch" if argument.role is Role.OUT and not argument.is_output else argument.role.value,
-        # As it is stored: the type, in C++, and a NumPy type of as many bytes.
+        # The stored type: its name, in C++, and a NumPy type of the same size.
         "type": str(argument.dtype) if precision is None else precision.name,
         "cpp": INTEGERS[str(argument.dtype)] if precision is None else precision.cpp,
         "is_integer": precision is None,
@@ -120,7 +120,7 @@ def argument_of(tunable: Tunable, configuration: Configuration, sizes: Sizes, ar
         "axes": argument.shape,
         "count": math.prod(shape),
         "shape": shape,
-        # The file programs keep it in, and the types there.
+        # The data file of the programs, and its types.
         "file": f"{argument.name}.{'f64' if precision is not None else f'{dtype.kind}{8 * dtype.itemsize}'}",
         "file_cpp": INTEGERS[str(argument.dtype)] if precision is None else "double",
         "file_numpy": str(argument.dtype) if precision is None else "float64",
@@ -133,7 +133,7 @@ def argument_of(tunable: Tunable, configuration: Configuration, sizes: Sizes, ar
 
 
 def _kind_of(kernel: Kernel, argument: Argument) -> str:
-    """Return how the library takes an argument."""
+    """Return the kind of an argument in the library."""
     if argument.is_constant:
         return "constant"
     if argument.role is not Role.SCALAR:

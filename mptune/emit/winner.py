@@ -1,4 +1,4 @@
-"""Which trial of a run is emitted, with the kernel it is of."""
+"""The trial of a run to emit, with its kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import full_name
 from mptune.store import ParameterInfo
 
-#: A comma that separates assignments is inside no brackets.
+#: A comma between assignments, outside of brackets.
 _COMMA = re.compile(r",(?![^(\[]*[)\]])")
 _SHORTEST_KEY = 8
 _NUMBER = re.compile(r"(trial\s*)?(\d+)", re.ASCII)
@@ -25,9 +25,9 @@ Tuned = TypeVar("Tuned", bound=Tunable)
 
 @dataclass(frozen=True, slots=True)
 class Winner(Generic[Tuned]):
-    """A trial of a run with what it takes to launch it: the definition, and the sizes the run was made at.
+    """A trial of a run with its definition and sizes.
 
-    The threshold is the run's or the one given; a trial that was asked for by name may exceed the run's.
+    The threshold is the run's, or ``max_error``; a trial chosen by name may exceed the run's.
     """
 
     run: Run
@@ -38,22 +38,24 @@ class Winner(Generic[Tuned]):
 
     @property
     def configuration(self) -> Configuration:
-        """What was measured, in the kernel's own values."""
+        """The configuration of the trial, in the kernel's own values."""
         return self.kernel.own(self.trial.configuration)
 
 
 def select(
     run: Run, *, max_error: float | Mapping[str, float] | None = None, configuration: str = "", kernel: Tunable | None
 ) -> Trial | None:
-    """Return the best feasible trial, or the one that was asked for; None if it is not within a threshold given.
+    """Return the best feasible trial, or the trial of a configuration; None if it exceeds ``max_error``.
 
     Args:
         run: the run.
-        max_error: a threshold instead of the run's own, which a configuration that is asked for has to keep, too.
-        configuration: which trial: its number in order of evaluation from 1 (``trial N``) or, of a run that names no
-            winner, that of a candidate (``candidate N``), the beginning of its key, or enough ``NAME=VALUE`` by commas
-            that no other valid trial has them all.
-        kernel: the definition, whose parameters the values are of; None for what the run says of them.
+        max_error: a threshold instead of the run's own.
+        configuration: the number of a trial in order of evaluation from 1 (``7`` or ``trial 7``), the beginning of its
+            key, or ``NAME=VALUE`` by commas that only one valid trial has.
+        kernel: the definition, which parses the values; None for the parameters of the run.
+
+    Raises:
+        MptuneError: no trial or several match, or the trial did not run.
     """
     if configuration:
         trial = _named(run, configuration.strip(), kernel)

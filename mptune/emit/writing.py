@@ -1,4 +1,4 @@
-"""Writing what a user needs to use a tuned kernel without mptune."""
+"""Writing a tuned kernel as files that need no mptune."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from mptune.source.render import render
 
 
 def describe(winner: Winner[Kernel], name: str) -> dict[str, Any]:
-    """Return what the files of a winner are filled with; files and C++ names begin with the name given."""
+    """Return the values of the files of a winner; file names and C++ names begin with ``name``."""
     kernel, configuration, sizes = winner.kernel, winner.configuration, winner.sizes
     free = free_sizes(kernel, configuration, sizes)
     return {
@@ -57,15 +57,15 @@ def winner_of(
     configuration: str = "",
     kernel: Tunable | str | Path | None = None,
 ) -> Winner[Any] | None:
-    """Return the trial of a run to emit as :func:`~mptune.emit.winner.select` does, None if none is feasible.
+    """Return the trial of a run to emit (:func:`~mptune.emit.winner.select`); None if no trial is feasible.
 
     Args:
         run: the run.
         max_error: a threshold instead of the run's own.
-        configuration: which trial instead of the best.
+        configuration: a trial instead of the best.
         kernel: the definition, unless it is a bundled kernel or application.
     """
-    # What may differ from the run stands in what is emitted.
+    # The emitted README has the remarks.
     definition = tunable_of_run(run.info, kernel, on_warning=lambda _: None)
     sizes = sizes_of(run.info, definition)
     trial = select(run, max_error=max_error, configuration=configuration, kernel=definition)
@@ -135,13 +135,12 @@ def emit_all_devices(winners: Sequence[Winner[Any]], folder: str | Path) -> tupl
 
 
 def _opencl_files(winner: Winner[Kernel], name: str, source: str, values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the source as the driver reads it, and a program that runs it; ``values`` fill the other files."""
+    """Return the OpenCL source and a program that runs it; ``values`` are those of the other files."""
     passed = [argument["name"] for argument in values["arguments"] if not argument["is_constant"]]
     more = {
         "source": as_a_file(as_opencl(f"{source}\n{fill('conversions.cu', values)}")),
         "places": {argument: place for place, argument in enumerate(passed)},
         "has_dynamic": "SHARED_DYNAMIC" in source.removeprefix(prelude()),
-        # As it was measured; other parts of that text are no flags.
         "flags": " ".join(part for part in winner.run.info.compiler.split("|") if part.startswith("-")),
     }
     return {

@@ -1,26 +1,27 @@
-"""Limits on the errors of an accuracy signature at sizes that were not measured.
+"""Upper limits on the errors of an accuracy signature at sizes that were not measured.
 
-The model is a power law in each size, ``log(error) = a + sum_i b_i log(n_i)`` with slopes ``b_i >= 0``: 0 is an error
-that does not grow, 1/2 one of roundings that cancel, 1 one of roundings that add up. Each measured size speaks for
-sizes around it, and the lowest of their limits counts. None is farther off the nearest than :data:`REACH` times:
+The model is a power law in each size, ``log(error) = a + sum_i b_i log(n_i)`` with slopes ``b_i >= 0``: 0 for errors
+that do not grow, 1/2 for rounding errors that cancel, 1 for rounding errors that add up. Each measured size gives a
+limit at the sizes around it, up to a factor of :data:`REACH` in each size. The lowest of these limits counts.
 
-- At its own sizes the worst of many draws is the limit. Of few draws it is a Student interval of the logarithms.
-- At larger sizes the limit grows by the fitted slopes, at the upper end of their confidence. Sizes that were varied
-  together count as one, and the one that has grown most decides. Beyond the largest measured size, and for a size that
-  was never varied, the slope is at least 2: narrow sums that stop growing lose more than in proportion.
-- Below the smallest measured size the limit grows by the square root of the factor: means of fewer elements differ
-  more from input to input.
-- Where the measured sizes scatter about the power law, all limits leave room for that.
-- Inputs may be exact in a narrow type at one size and at none beside it. At other sizes the limit is larger by how much
-  more the inputs are rounded there. A size with an error of 0, or of fp64's size in narrower types, speaks for itself
-  alone.
+- At a measured size the limit is the worst of many draws. For few draws it is a Student interval of the logarithms.
+- At larger sizes it grows by the upper confidence limits of the slopes. Sizes that were varied together grow as one, by
+  the one that has grown most. Beyond the measured range, and for a size that was never varied, the slope is at least 2:
+  a narrow sum that stagnates loses more than in proportion. In bf16 and fp8 it is at least 3 once the error exceeds two
+  roundings.
+- Below the measured range it grows by the square root of the factor: means of fewer elements vary more between draws.
+- Elsewhere it leaves room for the scatter of the measured sizes about the power law, and of few sizes for the scatter
+  that they cannot show: more of it where the rounding of inputs differs between sizes.
+- Inputs may be exact in a narrow type at one size and rounded at the next. The limit at other sizes is raised by the
+  rounding that the measured size lacks. A size whose error is 0, or as small as that of fp64 in narrower types, limits
+  only itself.
 - No limit is below an error that was measured at sizes that are all smaller or equal.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any, Final
@@ -30,29 +31,24 @@ from numpy.typing import NDArray
 
 from mptune.precision import EVERY_PRECISION
 
-#: By what factor each size may differ from those of the nearest measurement; beyond it nothing is said.
+#: Largest factor between a size and the nearest measured one; beyond it no limit is known.
 REACH: Final = 4.0
-#: Sizes whose logarithms correlate by more than this were varied together.
-_TOGETHER: Final = 0.999
-_TINY: Final = 1e-9
-#: As a logarithm, with room for the last digits.
-LOG_REACH: Final = math.log(REACH) + _TINY
-#: The largest logarithm of a number that matters.
-_LARGEST: Final = 700.0
+LOG_REACH: Final = math.log(REACH) + 1e-9
+#: Least scatter of log errors about the power law, times the number of measured sizes.
+_LEAST_SCATTER: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class SizedError:
-    """What was measured of a signature at one size.
+    """Measured errors of a signature at one size.
 
     Attributes:
-        sizes: the problem sizes by name.
-        worst: the largest error of the draws, 0 if all were exact; infinite where a result was not finite.
-        draws: how many there were.
-        mean: the mean error, if it is known.
-        rounded: by size, how much its inputs are rounded beside those at sizes next to it, 0 to 1; of others it is 1
+        sizes: problem sizes by name.
+        worst: largest error of the draws; infinite if a result was not finite.
+        draws: number of draws.
+        mean: mean error, if known.
+        rounded: by size, the rounding of the inputs relative to neighbouring sizes, 0 to 1; 1 where missing
             (:func:`~mptune.data.rounded_inputs`).
-        as_zero: errors up to this say no more than one of 0 (:func:`as_zero_in`).
     """
 
     sizes: Mapping[str, int]
@@ -60,27 +56,27 @@ class SizedError:
     draws: int = 1
     mean: float | None = None
     rounded: Mapping[str, float] = field(default_factory=dict)
-    as_zero: float = 0.0
 
     @property
     def level(self) -> float:
-        """The middle of the errors: their mean, or the worst where that is all that is known."""
+        """The mean error, or the worst if the mean is not known."""
         return self.mean if self.mean is not None and 0 < self.mean <= self.worst else self.worst
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorGrowth:
-    """Limits on the errors of a signature, by size. All errors are logarithms.
+    """Limits on the errors of a signature by size. All errors are logarithms.
 
     Attributes:
-        names: of the sizes.
-        sizes: the measured ones, shape ``(n_points, n_sizes)``.
-        worst: the largest error measured there, ``-inf`` for 0, shape ``(n_points,)``.
-        own: the limit at these very sizes, shape ``(n_points,)``.
-        other: the limit it grows from at other sizes, infinite where nothing can be said, shape ``(n_points,)``.
-        slopes: at most, by size, shape ``(n_sizes,)``; 0 for a size that was never varied.
-        groups: by size, the number of the group that was varied together, shape ``(n_sizes,)``.
-        is_confined: whether nothing is said outside of the measured sizes.
+        names: names of the sizes.
+        sizes: measured sizes, shape ``(n_points, n_sizes)``.
+        worst: largest error measured there, ``-inf`` for 0, shape ``(n_points,)``.
+        own: limit at the measured size itself, shape ``(n_points,)``.
+        other: limit from which other sizes start; infinite if the point limits only itself, shape ``(n_points,)``.
+        slopes: upper limit of each slope, 0 for a size that was never varied, shape ``(n_sizes,)``.
+        groups: number of the group of sizes that were varied together, shape ``(n_sizes,)``.
+        steepest: least slope beyond the measured range.
+        is_confined: whether no limit is known outside of the measured range.
     """
 
     names: tuple[str, ...]
@@ -90,123 +86,127 @@ class ErrorGrowth:
     other: NDArray[np.float64]
     slopes: NDArray[np.float64]
     groups: NDArray[np.int64]
-    is_confined: bool = False
+    steepest: float
+    is_confined: bool
 
     @property
     def is_exact(self) -> bool:
-        """Whether something is exact at all measured sizes, which speak for themselves alone."""
+        """Whether the results were exact at all measured sizes."""
         return bool(np.isposinf(self.other).all() and np.isfinite(np.exp(self.worst)).all())
 
     def limit(self, sizes: Mapping[str, int]) -> float:
-        """Return what the error at some sizes is at most; infinite where nothing can be said."""
+        """Return the largest error to expect at some sizes; infinite if no limit is known."""
         return float(self.limits(np.array([[sizes[name] for name in self.names]]))[0])
 
-    def limits(self, sizes: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what the errors are at most, shape ``(n,)``, at sizes of shape ``(n, n_sizes)``."""
+    def limits(self, sizes: NDArray[np.int64], *, is_measured: bool = True) -> NDArray[np.float64]:
+        """Return the limits, shape ``(n,)``, at sizes of shape ``(n, n_sizes)``.
+
+        Without ``is_measured`` a measured size has the limit of the sizes around it, as a corner of a range needs.
+        """
         given = np.asarray(sizes)[:, None, :]
         here, there = np.log(given.astype(np.float64)), np.log(self.sizes)
-        speaking = self.sizes[np.isfinite(self.other)] if np.isfinite(self.other).any() else self.sizes
-        inside = np.clip(here, *np.log([speaking.min(axis=0), speaking.max(axis=0)]))
-        growth = self._grown(np.maximum(inside - there, 0.0), self.slopes)
-        growth += self._grown(np.maximum(here - inside, 0.0), np.maximum(self.slopes, 2.0))
-        growth += np.maximum(inside - here, 0.0).sum(axis=2) / 2
-        is_same = (given == self.sizes).all(axis=2)
-        limits = np.where(is_same, self.own, self.other + growth)
-        is_near = (np.abs(here - there).max(axis=2) <= LOG_REACH) & np.isfinite(self.other) | is_same
-        floor = np.where((self.sizes <= given).all(axis=2), self.worst, -math.inf)
-        found = np.where(is_near.any(axis=1), np.maximum(limits.min(axis=1), floor.max(axis=1)), math.inf)
+        starts = np.isfinite(self.other)
+        ranging = there[starts] if starts.any() else there
+        inside = np.clip(here, ranging.min(axis=0), ranging.max(axis=0))
+        within = np.maximum(inside - there, 0) * self.slopes
+        beyond = np.maximum(here - inside, 0) * np.maximum(self.slopes, self.steepest)
+        grown = self.other + np.maximum(inside - here, 0).sum(axis=2) / 2
+        for members in (self.groups == group for group in set(self.groups)):
+            grown = grown + within[..., members].max(axis=2) + beyond[..., members].max(axis=2)
+        is_same = (given == self.sizes).all(axis=2) & is_measured
+        is_near = (np.abs(here - there).max(axis=2) <= LOG_REACH) & starts | is_same
+        floor = np.where((self.sizes <= given).all(axis=2), self.worst, -math.inf).max(axis=1)
+        found = np.maximum(np.where(is_same, self.own, grown).min(axis=1), floor)
+        found[~is_near.any(axis=1)] = math.inf
         if self.is_confined:
             outside = (given < self.sizes.min(axis=0)) | (given > self.sizes.max(axis=0))
             found[outside.any(axis=(1, 2))] = math.inf
-        # With room for the last digits of a logarithm.
-        return np.where(found < _LARGEST, np.exp(np.minimum(found, _LARGEST)) * (1 + 1e-12), math.inf)
-
-    def _grown(self, steps: NDArray[np.float64], slopes: NDArray[np.float64]) -> NDArray[np.float64]:
-        grown = steps * slopes
-        return sum((grown[..., self.groups == group].max(axis=-1) for group in set(self.groups)), np.zeros(()))
+        with np.errstate(over="ignore"):
+            return np.asarray(np.exp(found) * (1 + 1e-12))  # room for the last digits of the logarithm
 
 
-def fitted(points: Sequence[SizedError], confidence: float = 0.95, *, may_overflow: bool = False) -> ErrorGrowth:
-    """Return the limits that errors measured at one or more sizes give.
+def fitted(points: Sequence[SizedError], confidence: float = 0.95, types: Sequence[object] = ()) -> ErrorGrowth:
+    """Return the limits that follow from errors measured at one or more sizes.
 
     Args:
-        points: one or more, all with the same names of sizes.
-        confidence: with which a new input keeps a limit.
-        may_overflow: whether something is in a type of small range (:func:`may_overflow_in`). The errors of smaller
-            values do not tell when it does, so nothing is said outside of the measured sizes.
+        points: measured errors, all with the same names of sizes.
+        confidence: probability that a new input keeps a limit.
+        types: values of the accuracy signature. Errors at smaller values do not tell when a type of smaller range than
+            fp32 overflows, so its limits are confined to the measured range.
     """
-    from scipy.special import stdtrit  # takes longer to load than everything else here
+    from scipy.special import stdtrit  # loads more slowly than everything else here
 
     if not points or not 0 < confidence < 1 or not all(point.worst >= 0 for point in points):
         raise ValueError("expected errors of 0 or more, and a confidence between 0 and 1")
+    fp64, bf16 = EVERY_PRECISION["fp64"], EVERY_PRECISION["bf16"]
+    known = [EVERY_PRECISION[kind] for kind in map(str, types) if kind in EVERY_PRECISION]
+    roundoff = max((kind.unit_roundoff for kind in known), default=0.0)
+    as_zero = 4 * fp64.unit_roundoff if roundoff > fp64.unit_roundoff else 0.0
     names = tuple(sorted(points[0].sizes))
     sizes = np.array([[point.sizes[name] for name in names] for point in points], np.int64)
     draws = np.array([max(1, point.draws) for point in points])
-    is_exact = np.array([point.worst <= point.as_zero for point in points])
-    spread, freedom = _spread_of([point for point in points if point.worst > point.as_zero])
+    errors = np.array([point.worst for point in points])
+    spread, freedom = _spread_of([point for point in points if point.worst > as_zero])
     quantile = max(0.0, float(stdtrit(freedom, confidence)))
-    is_sure = draws * (1 - confidence) >= confidence - _TINY
     with np.errstate(divide="ignore", invalid="ignore"):
-        worst, levels = np.log([point.worst for point in points]), np.log([point.level for point in points])
-        # How much larger errors may be at sizes whose inputs are rounded as usual.
-        kinder = -np.log([min([1.0, *point.rounded.values()]) for point in points])
+        worst, levels = np.log(errors), np.log([point.level for point in points])
+        lacking = -np.log([min([1.0, *point.rounded.values()]) for point in points])
         interval = np.maximum(worst, levels + quantile * spread * np.sqrt(1 + 1 / draws))
-        own = np.where(is_sure | is_exact, worst, interval)
-        levels, other = levels + kinder, np.where(is_exact, math.inf, own + kinder)
-    known = np.isfinite(other)
-    x, y = np.log(sizes)[known], levels[known]
-    noise = spread * math.sqrt(float(np.mean(1 / draws)))
-    slopes, groups, line, scatter = _power_law(x, y, noise, quantile)
-    other[known] = np.maximum(other[known], line + quantile * scatter)
-    return ErrorGrowth(names, sizes, worst, own, other, slopes, groups, may_overflow)
+        own = np.where((errors <= as_zero) | (draws * (1 - confidence) >= confidence - 1e-9), worst, interval)
+        other = np.where(errors <= as_zero, math.inf, own + lacking)
+    starts = np.isfinite(other)
+    slopes, groups = np.zeros(len(names)), np.arange(len(names))
+    x, y = np.log(sizes)[starts], (levels + lacking)[starts]
+    if len(x) and np.ptp(x, axis=0).any():
+        slopes, groups, line, scatter = _power_law(x, y, spread * math.sqrt(np.mean(1 / draws)), quantile)
+        least = _LEAST_SCATTER * (3 if lacking.any() else 1) / len(points)
+        other[starts] = np.maximum(other[starts], line + quantile * max(scatter, least))
+    is_narrow_sum = roundoff >= bf16.unit_roundoff and bool(((errors > 2 * roundoff) & (errors < math.inf)).any())
+    is_confined = any(kind.largest < bf16.largest for kind in known)
+    return ErrorGrowth(names, sizes, worst, own, other, slopes, groups, 3.0 if is_narrow_sum else 2.0, is_confined)
 
 
 def _power_law(
     x: NDArray[np.float64], y: NDArray[np.float64], noise: float, quantile: float
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], float]:
-    """Return slopes and groups as of :class:`ErrorGrowth`, the fitted line at each point, and the scatter about it."""
+    """Return slopes and groups as of :class:`ErrorGrowth`, the line at each point, and the scatter about it."""
     from scipy.optimize import nnls  # as above
 
-    slopes, groups = np.zeros(x.shape[1]), np.arange(x.shape[1])
-    if not len(x) or np.ptp(x, axis=0).max() < _TINY:
-        return slopes, groups, y, 0.0
-    centred, heights = x - x.mean(axis=0), y - y.mean()
+    centred = x - x.mean(axis=0)
     spans = np.linalg.norm(centred, axis=0)
-    groups = ((centred.T @ centred > _TOGETHER * np.outer(spans, spans)) | np.eye(len(spans), dtype=bool)).argmax(
-        axis=1
-    )
-    varied = np.unique(groups[spans > _TINY])
+    together = centred.T @ centred > 0.999 * np.outer(spans, spans)  # correlation
+    groups = (together | np.eye(len(spans), dtype=bool)).argmax(axis=1)
+    varied = np.unique(groups[spans > 0])
     columns = centred[:, varied]
-    best, rest = nnls(columns, heights)
+    best, rest = nnls(columns, y - y.mean())
     rank = int(np.linalg.matrix_rank(columns, tol=1e-6))
     freedom = len(x) - 1 - rank
     scatter = rest / math.sqrt(freedom) if freedom > 0 else 0.0
-    errors = max(noise, scatter) * np.sqrt(np.diag(np.linalg.pinv(columns.T @ columns)))
-    # What fits must not be less certain than what is assumed where nothing was measured.
-    upper = np.minimum(best + quantile * errors, np.maximum(best, 1.0))
+    # An uncertain slope is at most that of rounding errors that add up.
+    uncertain = quantile * max(noise, scatter) * np.sqrt(np.diag(np.linalg.pinv(columns.T @ columns)))
+    upper = np.minimum(best + uncertain, np.maximum(best, 1.0))
     if rank < len(varied):
         upper[:] = max(1.0, best.sum())
-    for size in np.flatnonzero(spans > _TINY):
+    slopes = np.zeros(len(spans))
+    for size in np.flatnonzero(spans > 0):
         slopes[size] = upper[varied == groups[size]][0] * spans[groups[size]] / spans[size]
     return slopes, groups, y.mean() + columns @ best, scatter
 
 
 def _spread_of(points: Sequence[SizedError]) -> tuple[float, float]:
-    """Return the spread of the logarithms of errors from draw to draw, and how many degrees of freedom it has."""
-    # Before anything is known the spread is 0.3, with the weight of two draws.
-    total, weight = 2 * 0.3**2, 2.0
+    """Return the spread of log errors between draws, and its degrees of freedom."""
+    total, weight = 2 * 0.3**2, 2.0  # prior: a spread of 0.3 with the weight of two draws
     for point in points:
         if point.draws > 1 and point.mean is not None and 0 < point.mean <= point.worst < math.inf:
-            # The largest of so many numbers of a normal distribution is so many standard deviations above their mean.
+            # The expected maximum of that many normal numbers, in standard deviations above their mean.
             above = NormalDist().inv_cdf((point.draws - 0.375) / (point.draws + 0.25))
-            freedom = (point.draws - 1) / 2
-            total += freedom * (math.log(point.worst / point.mean) / above) ** 2
-            weight += freedom
+            total += (point.draws - 1) / 2 * (math.log(point.worst / point.mean) / above) ** 2
+            weight += (point.draws - 1) / 2
     return math.sqrt(total / weight), weight
 
 
 def rounded_at(shares: Mapping[str, Mapping[str, Mapping[str, float]]], types: Mapping[str, Any]) -> dict[str, float]:
-    """Return how much the inputs are rounded in some types, by size: what :class:`SizedError` has, the least of them.
+    """Return the rounding of the inputs in some types by size, as in :class:`SizedError`.
 
     Args:
         shares: by precision parameter, type and size.
@@ -214,7 +214,7 @@ def rounded_at(shares: Mapping[str, Mapping[str, Mapping[str, float]]], types: M
     """
     known = {name: EVERY_PRECISION.get(str(kind)) for name, kind in types.items()}
     bits = {name: entry.significand_bits for name, entry in known.items() if entry is not None}
-    # What is rounded to 8 bits more than the coarsest of the types are adds nothing to an error that would show.
+    # Rounding to 8 bits more than the coarsest type has adds nothing visible to the error.
     most = min(bits.values(), default=0) + 8
     found: dict[str, float] = {}
     for parameter, of_types in shares.items():
@@ -222,20 +222,3 @@ def rounded_at(shares: Mapping[str, Mapping[str, Mapping[str, float]]], types: M
             for size, share in of_types.get(str(types[parameter]), {}).items():
                 found[size] = min(share, found.get(size, 1.0))
     return found
-
-
-def as_zero_in(types: Iterable[object]) -> float:
-    """Return up to which errors a signature's say no more than one of 0: as small as those of fp64 in narrower types.
-
-    Args:
-        types: the values of the signature, those that are no types among them.
-    """
-    fp64 = EVERY_PRECISION["fp64"]
-    bits = (EVERY_PRECISION[kind].significand_bits for kind in map(str, types) if kind in EVERY_PRECISION)
-    return 4 * fp64.unit_roundoff if min(bits, default=math.inf) < fp64.significand_bits else 0.0
-
-
-def may_overflow_in(types: Iterable[object]) -> bool:
-    """Whether one of a signature's values is a type whose range is smaller than that of fp32 (fp16, fp8)."""
-    found = (EVERY_PRECISION[kind].largest for kind in map(str, types) if kind in EVERY_PRECISION)
-    return min(found, default=math.inf) < EVERY_PRECISION["bf16"].largest

@@ -1,4 +1,4 @@
-"""Making wisdom of runs and of other wisdom."""
+"""Gathering wisdom from runs and from other wisdom."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from mptune.wisdom.records import AtSize, Errors, KernelWisdom, Timed, Wisdom, f
 #: Configurations of a run that are kept beside its winner and its baseline: the fastest of tighter errors.
 _KEPT: Final = 8
 
-#: What wisdom is made of, with what messages call it.
+#: A run or wisdom with its name in messages.
 Source = tuple[str, "Run | Wisdom"]
-#: What a source says of one kernel: its wisdom, the run if it is one, and the records to keep.
-_Part = tuple[KernelWisdom, "Run | None", tuple[AtSize, ...]]
+#: Wisdom of one kernel, and the run whose results it lacks yet with the configurations of the run worth keeping.
+_Part = tuple[KernelWisdom, "Run | None", Set[Configuration]]
 
 
 def read_sources(sources: Iterable[Run | Wisdom | str | Path]) -> list[Source]:
-    """Return runs and wisdom by what messages call them; of paths, what the files hold."""
+    """Return runs and wisdom, read from their files if need be, with their names in messages."""
     found: list[Source] = []
     for source in sources:
         if isinstance(source, Run):
@@ -45,33 +45,42 @@ def read_sources(sources: Iterable[Run | Wisdom | str | Path]) -> list[Source]:
 
 
 def gather(sources: Sequence[Source]) -> Wisdom:
-    """Return what all of some runs and wisdom say together, in whatever order they are given.
+    """Return the wisdom of runs and of other wisdom, in any order.
 
-    Of each run the winner, the baseline and the fastest configurations of tighter errors are kept; and at every size
-    what is known there of those that are kept at another.
+    Of each run the winner, the baseline and the fastest configurations of tighter errors are kept, with the results
+    of every run for them.
+
+    Raises:
+        WisdomError: a run does not say its sizes, has nothing to keep or another objective than the time, or sources
+            are of different versions of a kernel.
     """
     groups: dict[tuple[str, ...], list[_Part]] = {}
     versions: dict[str, tuple[str, KernelWisdom]] = {}
     for name, source in sources:
-        for part in [_head(name, source)] if isinstance(source, Run) else source.kernels:
-            _check_same(name, part, *versions.setdefault(part.kernel, (name, part)))
-            own = (part, source, (_kept(name, source),)) if isinstance(source, Run) else (part, None, part.tuned)
-            groups.setdefault(part.what, []).append(own)
+        parts: Iterable[_Part] = (
+            [(_head(name, source), source, _kept(name, source))]
+            if isinstance(source, Run)
+            else [(part, None, frozenset()) for part in source.kernels]
+        )
+        for part in parts:
+            _check_same(name, part[0], *versions.setdefault(part[0].kernel, (name, part[0])))
+            groups.setdefault(part[0].what, []).append(part)
     return Wisdom(tuple(_joined(groups[what]) for what in sorted(groups)))
 
 
 def _joined(parts: Sequence[_Part]) -> KernelWisdom:
-    """Return what all sources say of one kernel on one device."""
+    """Return the wisdom of all sources for one kernel on one device."""
     head = min((part for part, *_ in parts), key=lambda part: (not part.template_hash, part.file))
-    every = [record for *_, records in parts for record in records]
-    kept = {timed.configuration for record in every for timed in record.configurations}
-    limits = dict.fromkeys(["error", *(name for record in every for name in record.threshold)])
+    records = [record for part, *_ in parts for record in part.tuned]
+    runs = [run for _, run, _ in parts if run is not None]
+    wanted = {timed.configuration for record in records for timed in record.configurations}
+    wanted = wanted.union(*(kept for *_, kept in parts))
+    limited = [*(record.threshold for record in records), *(run.info.objective.limits for run in runs)]
+    names = [each for each in dict.fromkeys(["error", *(name for each in limited for name in each)]) if is_error(each)]
     found: dict[str, AtSize] = {}
-    for _, run, records in parts:
-        for given in records:
-            record = given if run is None else _record(given, run, head, kept, limits)
-            known = found.get(record.run)
-            found[record.run] = record if known is None else known.joined(record)
+    for record in (*records, *(_record(run, head, wanted, names) for run in runs)):
+        known = found.get(record.run)
+        found[record.run] = record if known is None else known.joined(record)
     sizes = {tuple(sorted(record.sizes)) for record in found.values()}
     if len(sizes) > 1:
         raise WisdomError(f"kernel {head.kernel} has the sizes {' and elsewhere '.join(map(', '.join, sorted(sizes)))}")
@@ -80,7 +89,7 @@ def _joined(parts: Sequence[_Part]) -> KernelWisdom:
 
 
 def _check_same(name: str, part: KernelWisdom, other: str, known: KernelWisdom) -> None:
-    """Refuse two sources that are of different versions of a kernel: times and errors of one say nothing of another."""
+    """Refuse sources of different versions of a kernel."""
     for what in ("template_hash", "definition_hash", "signature"):
         ours, theirs = getattr(part, what), getattr(known, what)
         if ours != theirs and (what == "signature" or (ours and theirs)):
@@ -94,10 +103,12 @@ def _check_same(name: str, part: KernelWisdom, other: str, known: KernelWisdom) 
 
 
 def _head(name: str, run: Run) -> KernelWisdom:
-    """Return what a run is of."""
+    """Return kernel, device and metrics of a run."""
     info, objective = run.info, run.info.objective
     if info.recorded or not info.sizes:
-        raise WisdomError(f"{name} does not say at which sizes it was made, so no other size can be told from it")
+        raise WisdomError(
+            f"{name} does not say at which sizes it was made, so nothing can be predicted for other sizes"
+        )
     if not run.trials:
         raise WisdomError(f"{name} has no trials")
     if not objective.is_time or objective.constraints:
@@ -120,63 +131,54 @@ def _head(name: str, run: Run) -> KernelWisdom:
     )
 
 
-def _kept(name: str, run: Run) -> AtSize:
-    """Return the configurations of a run that are worth keeping, without errors by signature."""
+def _kept(name: str, run: Run) -> Set[Configuration]:
+    """Return the configurations of a run that are worth keeping."""
     feasible = [
         trial
         for trial in run.trials
         if run.info.objective.is_feasible(trial) and trial.time_ms > 0 and math.isfinite(trial.error)
     ]
     values = np.array([(trial.time_ms, trial.error) for trial in feasible]).reshape(-1, 2)
-    on_front = sorted((feasible[i] for i in front(values, (True, True))), key=lambda trial: trial.time_ms)
     of_types: dict[tuple[Value | None, ...], Trial] = {}
-    for trial in on_front:
+    for trial in sorted((feasible[i] for i in front(values, (True, True))), key=lambda trial: trial.time_ms):
         of_types.setdefault(tuple(trial.configuration.get(each) for each in run.info.signature), trial)
-    places = np.unique(np.linspace(0, len(of_types) - 1, min(_KEPT, len(of_types))).round().astype(int))
-    chosen = [[*of_types.values()][place] for place in places]
-    trials = {trial.configuration: trial for trial in (run.best, run.baseline, *chosen) if trial is not None}
-    found = [_timed(run, trial, ["error"]) for trial in trials.values() if trial.time_ms > 0]
+    fastest = [*of_types.values()]
+    places = np.unique(np.linspace(0, len(fastest) - 1, min(_KEPT, len(fastest))).round().astype(int))
+    chosen = [run.best, run.baseline, *(fastest[place] for place in places)]
+    found = {trial.configuration for trial in chosen if trial is not None and trial.time_ms > 0}
     if not found:
         closest = run.closest
         nearest = "" if closest is None else f"; the closest: {run.objective.judge(closest).message}"
         raise WisdomError(f"{name} has nothing to tell: no trial is accurate enough{nearest}")
-    sizes, forms = run.info.sizes, run.info.forms
-    return AtSize(
-        {size: value for size, value in sizes.items() if size not in forms},
-        run.info.objective.limits,
-        run.info.mptune_version,
-        tuple(found),
-        {},
-        form={size: value for size, value in sizes.items() if size in forms},
-        masked=run.info.masked,
-    )
+    return found
 
 
-def _record(record: AtSize, run: Run, head: KernelWisdom, wanted: Set[Configuration], limits: Iterable[str]) -> AtSize:
-    """Return what a run says of the configurations that are kept, its own and others, and of their signatures."""
-    names = [each for each in limits if is_error(each)]
+def _record(run: Run, head: KernelWisdom, wanted: Set[Configuration], names: Sequence[str]) -> AtSize:
+    """Return the results of a run for the wanted configurations and their signatures."""
+    info = run.info
     trials = [trial for trial in run.trials if trial.configuration in wanted and trial.is_valid and trial.time_ms > 0]
-    configurations = [_timed(run, trial, names) for trial in trials]
-    signatures: dict[tuple[Value, ...], list[Trial]] = {head.signature_of(each): [] for each in wanted}
+    of_types: dict[tuple[Value, ...], list[Trial]] = {head.signature_of(each): [] for each in wanted}
     for trial in run.trials:
-        if trial.is_valid or trial.status is Status.NON_FINITE:
-            of_types = tuple(trial.configuration.get(each, "") for each in head.signature)
-            if of_types in signatures:
-                signatures[of_types].append(trial)
-    found = {
-        values: dataclasses.replace(
-            _errors_of(some, names),
-            rounded=rounded_at(run.info.rounded, dict(zip(head.signature, values, strict=True))),
+        types = tuple(trial.configuration.get(each, "") for each in head.signature)
+        if types in of_types and (trial.is_valid or trial.status is Status.NON_FINITE):
+            of_types[types].append(trial)
+    signatures = {
+        types: dataclasses.replace(
+            _errors_of(some, names), rounded=rounded_at(info.rounded, dict(zip(head.signature, types, strict=True)))
         )
-        for values, some in signatures.items()
+        for types, some in of_types.items()
         if some
     }
-    return dataclasses.replace(
-        record,
-        configurations=tuple(sorted(configurations, key=fastest_first)),
-        signatures=found,
-        made=f"{run.info.created_at}, seed {run.info.seed}" if run.info.created_at else "",
+    return AtSize(
+        {size: value for size, value in info.sizes.items() if size not in info.forms},
+        info.objective.limits,
+        info.mptune_version,
+        tuple(sorted((_timed(run, trial, names) for trial in trials), key=fastest_first)),
+        signatures,
+        made=f"{info.created_at}, seed {info.seed}" if info.created_at else "",
         draws=sum(map(draws_of, run.trials)),
+        form={size: value for size, value in info.sizes.items() if size in info.forms},
+        masked=info.masked,
     )
 
 
@@ -196,17 +198,13 @@ def _timed(run: Run, trial: Trial, names: Sequence[str]) -> Timed:
 
 
 def _errors_of(trials: Sequence[Trial], names: Sequence[str]) -> Errors:
-    """Return the errors of the trials of one signature: the worst; infinite where none gave a finite result."""
-    # A configuration that is wrong says nothing of its signature, unless all of them are.
+    """Return the worst errors of the trials of one signature; infinite if no trial had a finite result."""
+    # A single wrong configuration says nothing of its signature.
     valid = [trial for trial in trials if trial.is_valid]
     if not valid:
         return Errors(dict.fromkeys(names, math.inf))
     known = {name: [each for trial in valid if not math.isnan(each := trial.metric(name))] for name in names}
+    means = [(draws_of(trial), trial.error if draws_of(trial) == 1 else trial.metric("error_mean")) for trial in valid]
+    draws, mean = max(means, key=lambda each: (each[0], each[1] if math.isfinite(each[1]) else 0.0))
     worst = {name: max(errors) for name, errors in known.items() if errors}
-    most = max(valid, key=lambda trial: (draws_of(trial), _mean_of(trial) or 0.0))
-    return Errors(worst, draws_of(most), _mean_of(most))
-
-
-def _mean_of(trial: Trial) -> float | None:
-    mean = trial.error if draws_of(trial) == 1 else trial.metric("error_mean")
-    return mean if math.isfinite(mean) else None
+    return Errors(worst, draws, mean if math.isfinite(mean) else None)

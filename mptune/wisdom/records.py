@@ -1,7 +1,7 @@
-"""What a wisdom file holds, read and written: plain data, of which nothing is ever run.
+"""The contents of a wisdom file, read and written as plain data; nothing in a file is ever run.
 
-A file is one JSON object. Its entries are sorted and stand on a line each, so that files can be compared and put under
-version control; what is equal is written as the same bytes. ``mptune/schemas/wisdom.json`` describes it.
+A file is one JSON object, described by ``mptune/schemas/wisdom.json``. Its entries are sorted and stand on a line each,
+for comparison and version control: equal wisdom is written as the same bytes.
 """
 
 from __future__ import annotations
@@ -12,26 +12,28 @@ import math
 import reprlib
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from mptune.errors import WisdomError, did_you_mean
 from mptune.paths import write_whole
 from mptune.results.speedup import TIE
 from mptune.space.configuration import Configuration, Value
-from mptune.store.info import Between, Reading, read_fields
+from mptune.store.info import Between, plain, read_fields, types_of
 
 FORMAT_VERSION: Final = 1
-#: By this member a file is recognised; its value is the version.
+#: The member that marks a wisdom file; its value is the version.
 _MARK: Final = "mptune_wisdom"
 _LARGEST_BYTES: Final = 16 << 20
-#: Between these are all times, in ms, and their ratios.
-_LEAST: Final = 1e-30
-_MOST: Final = 1e30
-_LARGEST_SIZE: Final = 2**53
-#: More inputs than anyone draws; of many more, what the worst of them says could not be computed.
-_MOST_DRAWS: Final = 10**9
+#: The members of a file that are called differently here.
+_MEMBERS: Final = {"worst": "errors", "mptune_version": "mptune", "is_best": "best", "is_baseline": "baseline"}
+#: The fields that are written by the records themselves.
+_WRITTEN_APART: Final = {"worst", "configuration", "configurations", "errors", "signatures", "tuned"}
+
+_Record = TypeVar("_Record")
+_Time = Annotated[float, Between(1e-30, 1e30)]
+_Error = Annotated[float, Between(0.0, math.inf)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +41,26 @@ class Errors:
     """Errors that were measured at one size.
 
     Attributes:
-        worst: the largest by the name of the metric (``error``, ``error.y``); infinite where a result was not finite.
-        draws: of how many inputs they are the largest.
-        mean: the mean of ``error``; None if it is not known.
-        rounded: by size, how much the inputs are rounded beside those at sizes next to it, where that is less.
+        worst: the largest by the name of the metric (``error``, ``error.y``); infinite if a result was not finite.
+        draws: number of inputs.
+        mean: mean of ``error``; None if not known.
+        rounded: by size, the rounding of the inputs relative to neighbouring sizes, where it is less.
     """
 
-    worst: Mapping[str, float]
-    draws: int = 1
-    mean: float | None = None
-    rounded: Mapping[str, float] = field(default_factory=dict)
+    worst: Mapping[str, _Error]
+    draws: Annotated[int, Between(1, 10**9)] = 1
+    mean: _Error | None = None
+    rounded: Mapping[str, Annotated[float, Between(0, 1)]] = field(default_factory=dict)
 
     @property
     def extent(self) -> tuple[int, int, str]:
-        """How much is known, to be compared with other errors of the same."""
+        """The number of metrics and draws, to order what is known of the same errors."""
         return len(self.worst), self.draws, json.dumps(sorted(self.worst.items()))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the members of an entry that say it."""
-        errors = {name: worst if math.isfinite(worst) else None for name, worst in sorted(self.worst.items())}
-        rounded = dict(sorted(self.rounded.items())) or None
-        return {"errors": errors, "draws": self.draws, **_known(mean=self.mean, rounded=rounded)}
+        """Return the members of an entry."""
+        errors = {name: error if math.isfinite(error) else None for name, error in sorted(self.worst.items())}
+        return {**_members(self), "errors": errors}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,73 +68,66 @@ class Timed:
     """A configuration that was measured at one size.
 
     Attributes:
-        configuration: its values.
-        time_ms: what it took.
-        speedup: over the baseline there; None where there is none.
-        interval: the 95% interval of that, if it is known.
-        errors: its own.
-        unseen: on how many unseen inputs it was verified.
-        is_best: whether it was the winner of its run.
+        configuration: the configuration.
+        time_ms: its time.
+        errors: its errors.
+        speedup: speedup over the baseline; None if there is no baseline.
+        interval: 95% confidence interval of the speedup, if known.
+        unseen: number of unseen inputs that it was verified on.
+        is_best: whether it won its run.
         is_baseline: whether it was the baseline.
     """
 
     configuration: Configuration
-    time_ms: float
+    time_ms: _Time
     errors: Errors
-    speedup: float | None = None
-    interval: tuple[float, float] | None = None
-    unseen: int = 0
+    speedup: _Time | None = None
+    interval: tuple[_Time, ...] | None = None
+    unseen: Annotated[int, Between(0, 10**9)] = 0
     is_best: bool = False
     is_baseline: bool = False
 
     @property
     def is_faster(self) -> bool:
-        """Whether it is surely faster than the baseline, or nothing says that it is not."""
+        """Whether it is surely faster than the baseline, or nothing is known against it."""
         if self.is_best or self.speedup is None:
             return True
         return self.interval[0] > 1 if self.interval is not None else self.speedup > 1 + TIE
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of a file."""
-        return {
-            "configuration": dict(self.configuration),
-            **_known(best=self.is_best or None, baseline=self.is_baseline or None),
-            "time_ms": self.time_ms,
-            **_known(speedup=self.speedup, interval=None if self.interval is None else list(self.interval)),
-            **self.errors.to_json(),
-            "unseen": self.unseen,
-        }
+        return {"configuration": dict(self.configuration), **_members(self), **self.errors.to_json()}
 
 
 @dataclass(frozen=True, slots=True)
 class AtSize:
-    """What one run found at its sizes.
+    """Results of one run at its sizes.
 
     Attributes:
-        sizes: those, by name.
-        threshold: the error limits of the run by the names of the metrics; empty if it had none.
-        mptune_version: the mptune that made the run.
-        configurations: what is worth knowing of the configurations, the fastest first.
+        sizes: problem sizes by name.
+        threshold: error limits of the run by the names of the metrics; empty if it had none.
+        mptune_version: version of mptune that made the run.
+        configurations: the configurations worth keeping, the fastest first.
         signatures: errors by accuracy signature.
-        made: when the run began and with which seed, which tells it from others; empty where that is not known.
-        draws: on how many inputs its trials were measured by then, all together: the more, the later.
-        form: which form of the problem it is of, by name; what is known of one says nothing of another.
-        masked: outputs whose reference has NaN, which may have it as well.
+        made: start and seed of the run, which identify it; empty if not known.
+        draws: number of inputs of all its trials so far; the record with more is the later one.
+        form: form of the problem, by name.
+        masked: outputs whose reference has NaN, which may have NaN as well.
     """
 
-    sizes: Mapping[str, int]
-    threshold: Mapping[str, float]
+    sizes: Mapping[str, Annotated[int, Between(1, 2**53)]]
+    threshold: Mapping[str, Annotated[float, Between(5e-324, sys.float_info.max)]]
     mptune_version: str
     configurations: tuple[Timed, ...]
     signatures: Mapping[tuple[Value, ...], Errors]
     made: str = ""
-    draws: int = 0
+    draws: Annotated[int, Between(0, 10**9)] = 0
     form: Mapping[str, int] = field(default_factory=dict)
     masked: tuple[str, ...] = ()
 
     @property
     def place(self) -> dict[str, int]:
-        """Its sizes and its form, by name."""
+        """Sizes and form by name."""
         return {**self.sizes, **self.form}
 
     @property
@@ -146,37 +140,29 @@ class AtSize:
         """The baseline of the run."""
         return next((timed for timed in self.configurations if timed.is_baseline), None)
 
-    def relative_time(self, timed: Timed) -> float:
-        """Return what a configuration took, by the clock of the baseline where both were timed side by side."""
-        known = self.baseline
-        return timed.time_ms if known is None or not timed.speedup else known.time_ms / timed.speedup
-
-    def time_span(self, timed: Timed) -> tuple[float, float]:
-        """Return between which times that is: as far as its speedup is known, or up to what is a tie."""
-        time = self.relative_time(timed)
-        if timed.interval is None or timed.speedup is None:
-            return time, time * (1 + TIE)
+    def time_span(self, timed: Timed) -> tuple[float, float, float]:
+        """Return a time in ms relative to that of the baseline, and its confidence interval (or that of a tie)."""
+        if self.baseline is None or not timed.speedup:
+            return timed.time_ms, timed.time_ms, timed.time_ms * (1 + TIE)
+        time = self.baseline.time_ms / timed.speedup
+        if timed.interval is None:
+            return time, time, time * (1 + TIE)
         slowest, fastest = timed.interval
-        return time * timed.speedup / fastest, time * timed.speedup / slowest
+        return time, self.baseline.time_ms / fastest, self.baseline.time_ms / slowest
 
     @property
     def run(self) -> str:
-        """What tells the run from others: another file may have kept more of the same one, or know it later."""
-        known = sorted(self.place.items()), sorted(self.threshold.items())
-        if self.made:
-            return json.dumps([*known, self.made])
-        of_run = [
-            (timed.configuration.to_json(), timed.time_ms, timed.is_best)
-            for timed in self.configurations
-            if timed.is_best or timed.is_baseline
-        ]
-        return json.dumps([*known, self.mptune_version, sorted(of_run)])
+        """The identity of the run, of which another file may hold more configurations or a later record."""
+        kept = (timed for timed in self.configurations if timed.is_best or timed.is_baseline)
+        known = sorted((timed.configuration.to_json(), timed.time_ms, timed.is_best) for timed in kept)
+        identity = [self.made] if self.made else [self.mptune_version, known]
+        return json.dumps([sorted(self.place.items()), sorted(self.threshold.items()), *identity])
 
     def joined(self, other: AtSize) -> AtSize:
-        """Return what two files kept of the same run; of one that has gone on since, what the later one says."""
+        """Return the later of two records of a run; of records of the same time, what both hold."""
         if self.draws != other.draws:
             return max(self, other, key=lambda each: each.draws)
-        # The one that knows more errors last, whichever of the two it is from.
+        # The entry with more errors replaces the other, in either order of the records.
         timed = sorted((*self.configurations, *other.configurations), key=lambda each: each.errors.extent)
         signatures = sorted((*self.signatures.items(), *other.signatures.items()), key=lambda each: each[1].extent)
         configurations = {each.configuration: each for each in timed}
@@ -190,38 +176,34 @@ class AtSize:
         """Return the entry of a file."""
         signatures = sorted(self.signatures.items(), key=lambda entry: json.dumps(entry[0]))
         return {
-            "sizes": dict(sorted(self.sizes.items())),
-            **_known(form=dict(sorted(self.form.items())) or None, masked=list(self.masked) or None),
-            "threshold": dict(sorted(self.threshold.items())),
-            "mptune": self.mptune_version,
-            **({"made": self.made, "draws": self.draws} if self.made else {}),
-            "configurations": [t.to_json() for t in sorted(self.configurations, key=fastest_first)],
+            **_members(self),
+            "configurations": [timed.to_json() for timed in sorted(self.configurations, key=fastest_first)],
             "signatures": [{"values": list(values), **errors.to_json()} for values, errors in signatures],
         }
 
 
 def fastest_first(timed: Timed) -> tuple[float, str]:
-    """Return what the configurations of one size are sorted by."""
+    """Return the key by which the configurations of one size are sorted."""
     return timed.time_ms, timed.configuration.to_json()
 
 
 @dataclass(frozen=True, slots=True)
 class KernelWisdom:
-    """What is known of one kernel on one device.
+    """Wisdom of one kernel on one device.
 
     Attributes:
-        kernel: its name.
-        file: its definition file, the last two parts of the path; empty for one made in Python.
-        backend: the backend's name.
-        device: the device's name.
-        architecture: what was compiled for.
-        metric: what ``error`` is measured by.
-        metrics: where there are further metrics, what each is measured by, by the names of thresholds.
+        kernel: name of the kernel.
+        file: its definition file, the last two parts of the path; empty for a kernel made in Python.
+        backend: name of the backend.
+        device: name of the device.
+        architecture: target of the compiler.
+        metric: error metric of ``error``.
+        metrics: further error metrics by the names of thresholds.
         definition_hash: SHA-256 of the definition file.
         template_hash: SHA-256 of the template.
         signature: names of the parameters that can change the numbers.
-        flags: compiler flags of the user's, with which all of it was measured.
-        tuned: what was found at each size.
+        flags: the user's compiler flags, the same for all of it.
+        tuned: results at each size.
     """
 
     kernel: str
@@ -235,11 +217,11 @@ class KernelWisdom:
     template_hash: str
     signature: tuple[str, ...]
     flags: tuple[str, ...] = ()
-    tuned: tuple[AtSize, ...] = field(default=())
+    tuned: tuple[AtSize, ...] = ()
 
     @property
     def what(self) -> tuple[str, ...]:
-        """What entries are of that belong together."""
+        """Kernel, device, metrics and flags, which entries that belong together share."""
         metrics = json.dumps(sorted(self.metrics.items()))
         return self.kernel, self.backend, self.device, self.architecture, self.metric, metrics, *self.flags
 
@@ -251,56 +233,43 @@ class KernelWisdom:
 
     @property
     def where(self) -> str:
-        """The device in words."""
+        """The device with its backend and architecture."""
         return f"{self.device} ({self.backend}, {self.architecture})"
 
     def signature_of(self, configuration: Mapping[str, Value]) -> tuple[Value, ...]:
-        """Return the values that can change the numbers of a configuration."""
+        """Return the values of a configuration that can change the numbers."""
         return tuple(configuration[name] for name in self.signature)
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of a file."""
-        return {
-            **{name: getattr(self, name) for name in _HEAD},
-            "metrics": dict(sorted(self.metrics.items())),
-            "signature": list(self.signature),
-            **_known(flags=list(self.flags) or None),
-            "tuned": sorted((each.to_json() for each in self.tuned), key=_by_size),
-        }
 
+        def by_size(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+            return tuple(entry["sizes"].items()), *map(json.dumps, (entry.get("form", {}), entry["threshold"], entry))
 
-#: The members of an entry that are texts.
-_HEAD: Final = ("kernel", "file", "backend", "device", "architecture", "metric", "definition_hash", "template_hash")
-
-
-def _known(**members: Any) -> dict[str, Any]:
-    return {name: value for name, value in members.items() if value is not None}
-
-
-def _by_size(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    texts = (json.dumps(part) for part in (entry.get("form", {}), entry["threshold"], entry))
-    return tuple(entry["sizes"].items()), *texts
+        return {**_members(self), "tuned": sorted((each.to_json() for each in self.tuned), key=by_size)}
 
 
 @dataclass(frozen=True, slots=True)
 class Wisdom:
-    """Which configurations are for which kernel, device, sizes and budget, with the evidence."""
+    """The configurations for each kernel, device, size and error limit, with the evidence."""
 
     kernels: tuple[KernelWisdom, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the document."""
-        return {
-            _MARK: FORMAT_VERSION,
-            "kernels": [each.to_json() for each in sorted(self.kernels, key=lambda each: each.what)],
-        }
+        kernels = [each.to_json() for each in sorted(self.kernels, key=lambda each: each.what)]
+        return {_MARK: FORMAT_VERSION, "kernels": kernels}
 
     def text(self) -> str:
-        """Return the text of the file: what holds no list of entries is one line."""
+        """Return the text of the file: an object without a list of entries is one line."""
         return _text(self.to_json()) + "\n"
 
     def save(self, path: str | Path) -> None:
-        """Write the file; one that was there is replaced if it is wisdom."""
+        """Write the file; an existing file is replaced if it is wisdom.
+
+        Raises:
+            WisdomError: the file cannot be written, or another file has that name.
+        """
         path = Path(path)
         try:
             if path.exists() and path.stat().st_size and not is_wisdom(path):
@@ -312,36 +281,62 @@ class Wisdom:
 
     @classmethod
     def load(cls, path: str | Path) -> Wisdom:
-        """Read a file."""
+        """Read a file.
+
+        Raises:
+            WisdomError: the file cannot be read, or is no wisdom of this version.
+        """
         path = Path(path)
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise WisdomError(f"cannot read {path}: it is not a regular file")
         try:
-            data = path.read_bytes() if path.stat().st_size <= _LARGEST_BYTES else None
+            if path.exists() and not (path.is_file() or path.is_dir()):
+                raise WisdomError(f"cannot read {path}: it is not a regular file")
+            if path.stat().st_size > _LARGEST_BYTES:
+                raise WisdomError(f"{path}: more than {_LARGEST_BYTES >> 20} MiB; no wisdom is as large as that")
+            document = json.loads(path.read_bytes())
         except FileNotFoundError:
             names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
             raise WisdomError(f"no file {path}{did_you_mean(path.name, names, path.parent)}") from None
         except OSError as error:
             raise WisdomError(f"cannot read {path}: {error.strerror or error}") from error
-        if data is None:
-            raise WisdomError(f"{path}: more than {_LARGEST_BYTES >> 20} MiB; no wisdom is as large as that")
-        try:
-            document = json.loads(data)
         except (ValueError, RecursionError) as error:
             what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             raise WisdomError(f"{path}: not valid JSON: {what}") from error
-        return _wisdom(path, document)
+        if not isinstance(document, Mapping) or _MARK not in document:
+            raise WisdomError(f"{path}: not a wisdom file; mptune wisdom RUN.db... -o NAME.wisdom.json writes one")
+        version = document[_MARK]
+        if type(version) is not int or version != FORMAT_VERSION:
+            raise WisdomError(
+                f"{path}: wisdom of version {reprlib.repr(version)}, and this mptune reads {FORMAT_VERSION}: "
+                "upgrade mptune to read it"
+            )
+        found = tuple(_kernel(*place) for place in _entries(document, "kernels", str(path)))
+        if len({each.what for each in found}) < len(found):
+            raise WisdomError(f"{path}: two entries of one kernel, device, metric and compiler flags")
+        return cls(found)
 
 
 def is_wisdom(path: str | Path) -> bool:
-    """Whether a file says that it is wisdom, of whatever version."""
+    """Whether a file is wisdom, of any version."""
     try:
-        if not Path(path).is_file():  # of a pipe nothing may ever come
+        if not Path(path).is_file():  # reading a pipe may block forever
             return False
         with Path(path).open("rb") as file:
             return f'"{_MARK}"'.encode() in file.read(256)
     except OSError:
         return False
+
+
+def _members(record: Any) -> dict[str, Any]:
+    """Return the members of an entry, without further records and without empty fields that may be missing."""
+    found = {}
+    for each in fields(record):
+        value = getattr(record, each.name)
+        is_optional = each.default is not MISSING or each.default_factory is not MISSING
+        if each.name in _WRITTEN_APART or (is_optional and (value is False or value in (None, "", (), {}))):
+            continue
+        value = dict(sorted(value.items())) if isinstance(value, Mapping) else value
+        found[_MEMBERS.get(each.name, each.name)] = plain(value)
+    return found
 
 
 def _text(value: Any, indent: str = "") -> str:
@@ -357,110 +352,54 @@ def _text(value: Any, indent: str = "") -> str:
 
 # -- reading -------------------------------------------------------------------------------------
 
-_Objects = tuple[Mapping[str, Any], ...]
-_Time = Annotated[float, Between(_LEAST, _MOST)]
-_Error = Annotated[Reading, Between(0.0, sys.float_info.max)]
-_Count = Annotated[int, Between(0, _MOST_DRAWS)]
-_ERRORS: Final[Mapping[str, Any]] = {
-    "errors": Mapping[str, _Error | None],
-    "draws": Annotated[int, Between(1, _MOST_DRAWS)],
-    "mean": _Error,
-    "rounded": Mapping[str, Annotated[float, Between(0, 1)]],
-}
-_TIMED: Final[Mapping[str, Any]] = {
-    "configuration": Configuration,
-    "time_ms": _Time,
-    "speedup": _Time,
-    "interval": tuple[_Time, ...],
-    "unseen": _Count,
-    "best": bool,
-    "baseline": bool,
-    **_ERRORS,
-}
-_SIGNATURE: Final[Mapping[str, Any]] = {"values": tuple[Value, ...], **_ERRORS}
-_AT_SIZE: Final[Mapping[str, Any]] = {
-    "sizes": Mapping[str, Annotated[int, Between(1, _LARGEST_SIZE)]],
-    "threshold": Mapping[str, Annotated[Reading, Between(5e-324, sys.float_info.max)]],
-    "mptune": str,
-    "configurations": _Objects,
-    "signatures": _Objects,
-    "made": str,
-    "draws": _Count,
-    "form": Mapping[str, int],
-    "masked": tuple[str, ...],
-}
-_KERNEL: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(_HEAD, str),
-    "metrics": Mapping[str, str],
-    "signature": tuple[str, ...],
-    "flags": tuple[str, ...],
-    "tuned": _Objects,
-}
-#: The members that may be missing.
-_OPTIONAL: Final = {
-    "mean", "rounded", "speedup", "interval", "unseen", "best", "baseline", "made", "form", "masked", "flags",
-}  # fmt: skip
+
+def _read(cls: type[_Record], document: Mapping[str, Any], where: str, **records: Any) -> _Record:
+    """Return the record of an entry, whose own records are read already."""
+    record: Any = cls
+    own = {_MEMBERS.get(each.name, each.name): each for each in fields(record) if each.name not in records}
+    required = [name for name, each in own.items() if each.default is MISSING and each.default_factory is MISSING]
+    kinds = {name: types_of(record)[each.name] for name, each in own.items()}
+    found = read_fields(kinds, document, where, WisdomError, required)
+    return cls(**{own[name].name: value for name, value in found.items()}, **records)
 
 
-def _fields(kinds: Mapping[str, Any], document: Mapping[str, Any], where: str, *optional: str) -> dict[str, Any]:
-    return read_fields(kinds, document, where, WisdomError, kinds.keys() - _OPTIONAL - {*optional})
-
-
-def _places(fields: Mapping[str, Any], name: str, where: str) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Yield the objects of a list with what messages call each."""
-    return ((entry, f"{where}: {name}[{number}]") for number, entry in enumerate(fields[name]))
-
-
-def _wisdom(path: Path, document: Any) -> Wisdom:
-    if not isinstance(document, Mapping) or _MARK not in document:
-        raise WisdomError(f"{path}: not a wisdom file; mptune wisdom RUN.db... -o NAME.wisdom.json writes one")
-    version = document[_MARK]
-    if type(version) is not int or version != FORMAT_VERSION:
-        raise WisdomError(
-            f"{path}: wisdom of version {reprlib.repr(version)}, and this mptune reads {FORMAT_VERSION}: "
-            "upgrade mptune to read it"
-        )
-    fields = _fields({"kernels": _Objects}, document, str(path))
-    found = tuple(_kernel(*place) for place in _places(fields, "kernels", str(path)))
-    if len({each.what for each in found}) < len(found):
-        raise WisdomError(f"{path}: two entries of one kernel, device, metric and compiler flags")
-    return Wisdom(found)
+def _entries(document: Mapping[str, Any], name: str, where: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield the objects of a list with their places."""
+    kinds = {name: tuple[Mapping[str, Any], ...]}
+    entries = read_fields(kinds, document, where, WisdomError, [name])[name]
+    return ((entry, f"{where}: {name}[{number}]") for number, entry in enumerate(entries))
 
 
 def _kernel(document: Mapping[str, Any], where: str) -> KernelWisdom:
-    fields = _fields(_KERNEL, document, where)
-    tuned = tuple(_at_size(*place, fields["signature"]) for place in _places(fields, "tuned", where))
+    kernel = _read(KernelWisdom, document, where, tuned=())
+    tuned = tuple(_at_size(*place, kernel.signature) for place in _entries(document, "tuned", where))
     if len({frozenset(each.sizes) for each in tuned}) > 1:
         raise WisdomError(f"{where}: the entries of 'tuned' have sizes of different names")
-    return KernelWisdom(**{**fields, "tuned": tuned})
+    return dataclasses.replace(kernel, tuned=tuned)
 
 
 def _at_size(document: Mapping[str, Any], where: str, signature: tuple[str, ...]) -> AtSize:
-    fields = _fields(_AT_SIZE, document, where, "draws")
-    if not fields["sizes"]:
-        raise WisdomError(f"{where}: no size")
-    fields["configurations"] = tuple(_timed(*place, signature) for place in _places(fields, "configurations", where))
     signatures = {}
-    for entry, place in _places(fields, "signatures", where):
-        own = _fields(_SIGNATURE, entry, place)
-        values = own.pop("values")
+    for entry, place in _entries(document, "signatures", where):
+        values = read_fields({"values": tuple[Value, ...]}, entry, place, WisdomError, ["values"])["values"]
         if len(values) != len(signature):
             raise WisdomError(f"{place}: its field 'values' should have one value for each of {', '.join(signature)}")
-        signatures[values] = _errors(own)
-    return AtSize(mptune_version=fields.pop("mptune"), **{**fields, "signatures": signatures})
+        signatures[values] = _errors(entry, place)
+    timed = []
+    for entry, place in _entries(document, "configurations", where):
+        timed.append(_read(Timed, entry, place, errors=_errors(entry, place)))
+        if missing := [name for name in signature if name not in timed[-1].configuration]:
+            raise WisdomError(f"{place}: its configuration has no value of {missing[0]}")
+        if timed[-1].interval is not None and len(timed[-1].interval) != 2:
+            raise WisdomError(f"{place}: its field 'interval' should be two numbers")
+    found = _read(AtSize, document, where, configurations=tuple(timed), signatures=signatures)
+    if not found.sizes:
+        raise WisdomError(f"{where}: no size")
+    return found
 
 
-def _timed(document: Mapping[str, Any], where: str, signature: tuple[str, ...]) -> Timed:
-    fields = _fields(_TIMED, document, where)
-    if missing := [name for name in signature if name not in fields["configuration"]]:
-        raise WisdomError(f"{where}: its configuration has no value of {missing[0]}")
-    if len(fields.get("interval", (0, 0))) != 2:
-        raise WisdomError(f"{where}: its field 'interval' should be two numbers")
-    errors = _errors({name: fields.pop(name) for name in _ERRORS if name in fields})
-    is_best, is_baseline = fields.pop("best", False), fields.pop("baseline", False)
-    return Timed(errors=errors, is_best=is_best, is_baseline=is_baseline, **fields)
-
-
-def _errors(fields: Mapping[str, Any]) -> Errors:
-    worst = {name: math.inf if value is None else value for name, value in fields["errors"].items()}
-    return Errors(worst, **{name: value for name, value in fields.items() if name != "errors"})
+def _errors(document: Mapping[str, Any], where: str) -> Errors:
+    worst = document.get("errors")
+    if isinstance(worst, Mapping):
+        document = {**document, "errors": {name: math.inf if each is None else each for name, each in worst.items()}}
+    return _read(Errors, document, where)

@@ -1,4 +1,4 @@
-"""Wisdom where it is used: of which kernel, on which device, at which sizes."""
+"""Using wisdom: finding the kernel, the device and the sizes of a call."""
 
 from __future__ import annotations
 
@@ -29,12 +29,15 @@ _LARGEST_SIZE: Final = 2**40
 def kernel_of(
     wisdom: Wisdom, given: Tunable | str | Path | None = None, metric: str | None = None
 ) -> tuple[Tunable, list[KernelWisdom]]:
-    """Return the kernel or application that is meant, and what is known of it on each device.
+    """Return the definition of a kernel or an application, and its wisdom for each device.
 
     Args:
-        wisdom: what is known.
-        given: the definition as of :func:`~mptune.source.loading.tunable_of_run`, or which kernel of several.
-        metric: what errors are measured by, if that is not the same everywhere.
+        wisdom: the wisdom.
+        given: the definition as of :func:`~mptune.source.loading.tunable_of_run`, or the name of one of the kernels.
+        metric: the error metric; needed if the wisdom has several.
+
+    Raises:
+        WisdomError: the wisdom is of another kernel, or does not say which kernel, metric or flags are meant.
     """
     names = sorted({each.kernel for each in wisdom.kernels})
     if not names:
@@ -52,35 +55,30 @@ def kernel_of(
     known = [each for each in wisdom.kernels if each.kernel == name]
     if not known:
         raise WisdomError(f"the wisdom is of kernel {', '.join(names)}, not of {name}")
-    if metric is not None:
-        known = [each for each in known if each.metric == metric]
-    metrics = sorted({each.metric for each in wisdom.kernels if each.kernel == name})
-    if not known or len({each.metric for each in known}) > 1:
+    metrics = sorted({each.metric for each in known})
+    known = [each for each in known if metric in (None, each.metric)]
+    if len({each.metric for each in known}) != 1:
+        wrong = "" if metric is None else f", not {metric!r}"
         raise WisdomError(
-            f"the wisdom of kernel {name} has errors by {' and by '.join(metrics)}: say which (metric=)"
-            + (f", not {metric!r}" if metric is not None else "")
+            f"the wisdom of kernel {name} has errors by {' and by '.join(metrics)}: say which (metric=){wrong}"
         )
     for each in known:
-        same = (each.backend, each.device, each.architecture)
-        flags = {other.flags for other in known if (other.backend, other.device, other.architecture) == same}
-        if len(flags) > 1:
-            both = " and with ".join(sorted(" ".join(some) or "none" for some in flags))
+        same = [other for other in known if other.where == each.where]
+        if len({other.flags for other in same}) > 1:
+            both = " and with ".join(sorted(" ".join(other.flags) or "none" for other in same))
             raise WisdomError(f"the wisdom of kernel {name} is of runs with compiler flags {both}: make it of one kind")
     said = f"the wisdom is of {'application' if known[0].is_of_application else 'kernel'}"
     found = tunable_of_run(_info(known[0]), given, on_warning=lambda _: None, said=said)
     if isinstance(found, Kernel) and not {COMPILER, FLAGS} & set(found.parameter_names):
-        # Compilers and flags are parameters where the runs chose among some.
         configurations = [t.configuration for each in known for record in each.tuned for t in record.configurations]
-        compilers, options = (
-            sorted({str(configuration[build]) for configuration in configurations if build in configuration})
-            for build in (COMPILER, FLAGS)
+        found = with_build(
+            found, *(sorted({str(c[name]) for c in configurations if name in c}) for name in (COMPILER, FLAGS))
         )
-        found = with_build(found, compilers, options)
     return found, known
 
 
 def remarks_on(known: KernelWisdom, kernel: Tunable) -> tuple[str, ...]:
-    """Say why a kernel may not be what wisdom is of, as :func:`~mptune.source.loading.remarks` does of a run."""
+    """Return the reasons why a kernel may differ from that of the wisdom (:func:`~mptune.source.loading.remarks`)."""
     return remarks(_info(known), kernel)
 
 
@@ -97,18 +95,21 @@ class BySize:
     """A kernel or an application whose configuration is chosen by the device and the sizes.
 
     Args:
-        wisdom: what is known.
-        kernel: the definition, unless it is a bundled kernel's; or which of several.
-        backend: a backend's name, or "auto": the first that can run here and of which something is known.
-        max_error: the error limit; by default the smallest that the runs were made with.
-        confidence: with which errors keep it.
-        metric: what errors are measured by, if there are several.
+        wisdom: the wisdom.
+        kernel: the definition, unless it is a bundled kernel's; or the name of one of several.
+        backend: name of the backend, or "auto" for the first that can run here and has wisdom.
+        max_error: the error limit; by default the smallest of the runs.
+        confidence: probability that errors keep it.
+        metric: the error metric; needed if the wisdom has several.
 
     Attributes:
         kernel: the definition.
         backend: the backend.
-        options: how it is compiled.
-        remarks: what the user should know, such as that the definition has changed since.
+        options: options of the compiler.
+        remarks: remarks for the user, such as that the definition has changed since.
+        sizes: the largest tuned sizes.
+        common_sizes: the sizes that were the same in all runs.
+        masked: outputs whose reference has NaN, which may have NaN as well.
     """
 
     def __init__(
@@ -126,17 +127,17 @@ class BySize:
         kin = next((e for e in known if (e.backend, e.architecture) == (device.backend, device.architecture)), None)
         chosen = own or kin or known[0]
         self.options = options_of(chosen, self.backend.name)
-        budget = budget_of(known, max_error)
-        limits = self.backend.device.facts()
-        forms: list[dict[str, int] | None] = [*forms_in(chosen, self.kernel)]
-        # One for each form of the problem that was tuned: what is known of one says nothing of another.
+        budget, facts = budget_of(known, max_error), self.backend.device.facts()
         self._choosers = [
-            Chooser(chosen, self.kernel, limits, budget, confidence, is_own=own is not None, form=form)
-            for form in forms or [None]
+            Chooser(chosen, self.kernel, facts, budget, confidence, is_own=own is not None, form=form)
+            for form in forms_in(chosen, self.kernel)
         ]
-        self._known = chosen
-        self._elsewhere = ""
+        places = [record.place for record in chosen.tuned]
+        self.sizes = max(places, key=lambda sizes: [sizes[name] for name in sorted(sizes)])
+        self.common_sizes = dict(set.intersection(*(set(place.items()) for place in places)))
+        self.masked = frozenset[str]().union(*(record.masked for record in chosen.tuned))
         self.remarks = remarks_on(chosen, self.kernel)
+        self._elsewhere = ""
         if own is None and kin is not None:
             of_kin = f"measured on {kin.device}, and this is {device.name} of the same architecture"
             self.remarks = (*self.remarks, of_kin)
@@ -144,32 +145,14 @@ class BySize:
             devices = ", ".join(each.where for each in known)
             self._elsewhere = f"the wisdom is of {devices}, and this is {device.name} ({device.architecture})"
 
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The largest sizes that were tuned."""
-        tuned: list[dict[str, int]] = [record.place for record in self._known.tuned]
-        return max(tuned, key=lambda sizes: [sizes[name] for name in sorted(sizes)])
-
-    @property
-    def masked(self) -> frozenset[str]:
-        """The outputs whose reference had NaN somewhere, which may have it as well."""
-        return frozenset().union(*(record.masked for record in self._known.tuned))
-
-    @property
-    def common_sizes(self) -> dict[str, int]:
-        """The sizes that were the same wherever it was tuned."""
-        tuned = [record.place for record in self._known.tuned]
-        return {name: value for name, value in tuned[0].items() if all(each[name] == value for each in tuned)}
-
     def choose(self, sizes: Mapping[str, int]) -> Choice:
-        """Return what to use at some sizes."""
-        chooser = self._chooser_at(sizes)
-        form = self.kernel.form_of(sizes)
-        is_known = chooser.form == form
-        if not self._elsewhere and is_known:
+        """Return the configuration to use at some sizes."""
+        chooser, form = self._chooser_at(sizes), self.kernel.form_of(sizes)
+        reason = self._elsewhere
+        if not reason and chooser.form != form:
+            reason = f"nothing was tuned for {', '.join(f'{name}={value}' for name, value in form.items())}"
+        if not reason:
             return chooser.choose(sizes)
-        said = ", ".join(f"{name}={value}" for name, value in form.items())
-        reason = self._elsewhere or f"nothing was tuned for {said}"
         return dataclasses.replace(chooser.widest(sizes), reason=reason, why=f"the baseline, since {reason}")
 
     def baseline(self, sizes: Mapping[str, int]) -> Choice:
@@ -177,14 +160,13 @@ class BySize:
         return self._chooser_at(sizes).widest(sizes)
 
     def _chooser_at(self, sizes: Mapping[str, int]) -> Chooser:
-        """Return what knows the form that sizes are of; any, if none does."""
         form = self.kernel.form_of(sizes)
         return next((each for each in self._choosers if each.form == form), self._choosers[0])
 
 
 def on_device(known: Sequence[_Known], backend: str | Backend) -> tuple[Backend, _Known | None]:
-    """Return the backend to use, and what is known of its device."""
-    if isinstance(backend, Backend) or backend != "auto":
+    """Return the backend to use, and the entry of its device; None if there is no such entry."""
+    if backend != "auto":
         chosen = backend if isinstance(backend, Backend) else get_backend(backend)
         return chosen, next((each for each in known if _is_of(each, chosen)), None)
     for each in known:
@@ -206,13 +188,17 @@ def _is_of(known: KernelWisdom | RunInfo, backend: Backend) -> bool:
 def sizes_of_arrays(
     kernel: Tunable, inputs: Mapping[str, Any], given: Mapping[str, Any], otherwise: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return the sizes of a call: those that are given, and those that the arrays have.
+    """Return the sizes of a call, as given and by the shapes of the arrays.
 
     Args:
-        kernel: declares of what shape arguments are.
-        inputs: arrays and scalars by name; a scalar named like a size is that.
-        given: sizes that are known before.
-        otherwise: those of which arrays say nothing.
+        kernel: declares the shapes of arguments.
+        inputs: arrays and scalars by name; a scalar named like a size is that size.
+        given: sizes given in the call.
+        otherwise: values of the sizes that no array has.
+
+    Raises:
+        KernelError: a size is missing, or no size gives an array its shape.
+        UnknownNameError: there is no argument of that name.
     """
     names = [argument.name for argument in kernel.arguments]
     for name in inputs:
@@ -229,13 +215,12 @@ def sizes_of_arrays(
                 found.setdefault(argument.name, kernel.whole_size(argument.name, value))
     form = kernel.form_of({**otherwise, **found})
     axes = [
-        # Which axis has which size depends on the form.
         (Expression(str(text), fold(Expression(str(text)).tree, form)), extent, argument.name)
         for argument, shape in shapes.items()
         if len(shape) == len(argument.shape)
         for text, extent in zip(argument.shape, shape, strict=True)
     ]
-    # Axes of one size first; with that others have one that is still open.
+    # An axis of several sizes is solved once the others of them are known.
     for _ in range(len(wanted)):
         for expression, extent, name in axes:
             unknown = expression.names - found.keys()
@@ -255,7 +240,7 @@ def sizes_of_arrays(
 def _solved(
     kernel: Tunable, expression: Expression, size: str, known: Mapping[str, int], extent: int, name: str
 ) -> int:
-    """Return the size at which an axis, which grows with it, has some extent."""
+    """Return the size at which an axis has some extent; the axis grows with the size."""
 
     def axis(value: int) -> int:
         return int(expression.evaluate({**known, size: value}))

@@ -98,7 +98,7 @@ def test_the_readme_has_the_warnings_and_says_whether_it_was_verified(emit: Call
     doubt = "the baseline's error, 0.1, is more than rounding explains"
     path, readme = run_file(tmp_path / "run.db"), tmp_path / "tuned" / "poly" / "README.md"
     assert emit(path, "--kernel", OWN).code == 0
-    assert "It was not verified on unseen inputs: `mptune verify` does that." in readme.read_text()
+    assert "It was not verified on unseen inputs: run `mptune verify`." in readme.read_text()
     with RunFile.open(path) as file:
         file.update(replace(file.state, warnings=(doubt, "the machine was busy"), unverified="none could be made"))
     assert emit(path, "--kernel", OWN).code == 0

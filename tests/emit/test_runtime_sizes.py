@@ -187,8 +187,8 @@ def test_what_was_tuned_has_its_sizes_written_in_and_others_take_them_as_paramet
     assert (len(texts), len(opened_texts)) == (6, 2)
     assert all("launched_" not in text for text in texts[:2])
     assert header.count("&M_, &N_, &K_") == 2
-    (written,) = (line for line in header.splitlines() if "written into all sources" in line)
-    assert written.startswith("// transposed_a, transposed_b are written into all sources")
+    (written,) = (line for line in header.splitlines() if "fixed in all sources" in line)
+    assert written.startswith("// transposed_a, transposed_b are fixed in all sources")
 
 
 @pytest.mark.full

@@ -199,14 +199,14 @@ def test_readme_has_the_numbers_and_says_what_they_are_of(run: Run, tmp_path: Pa
     assert "```\nmptune tune\n```" in text
     assert "threshold: `NRMSE <= 1e-06`" in text
     assert "`n`: may differ from 5003" in text
-    assert "asked for by name" not in text
+    assert "chosen by name" not in text
 
 
 def test_an_infeasible_configuration_is_marked_as_one(run: Run, tmp_path: Path) -> None:
     winner = winner_of(run, configuration="4", kernel=POLY)
     assert winner is not None
     emit(winner, tmp_path)
-    assert "not within the limits of the run" in (tmp_path / "README.md").read_text()
+    assert "exceeds the limits of the run" in (tmp_path / "README.md").read_text()
 
 
 def test_readme_shows_every_text_as_text(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.wisdom import Chooser, Wisdom, gather, read_sources, sizes_of_arrays
+from mptune.wisdom.cells import Cells
 from mptune.wisdom.records import Timed
 
 
@@ -63,9 +64,9 @@ def test_what_counts_as_faster_than_the_baseline(known: dict[str, Any], is_faste
     [
         (1000, ("fp16", 64), "measured at n=1000, about 4 times as fast as the baseline; the winner of a run there"),
         (100_000, ("fp16", 256), "measured at n=100000, about 4 times as fast"),
-        (300, ("fp32", 64), "at n=300, told from n=1000, about 2 times as fast as the baseline; error at most"),
+        (300, ("fp32", 64), "at n=300, predicted from n=1000, about 2 times as fast as the baseline; error at most"),
         (3000, ("fp16", 64), "with 95% confidence"),
-        (40_000, ("fp16", 256), "at n=40000, told from n=1000 and n=100000"),
+        (40_000, ("fp16", 256), "at n=40000, predicted from n=1000 and n=100000"),
     ],
 )  # fmt: skip
 def test_the_fastest_of_the_nearest_tuned_size_is_taken(n: int, chosen: Any, why: str) -> None:
@@ -97,7 +98,7 @@ def test_what_it_loses_between_tuned_sizes_is_interpolated() -> None:
 def test_beyond_reach_it_is_the_baseline_of_the_nearest_size(n: int, side: str) -> None:
     choice = TWO.choose({"n": n})
     assert types(choice.configuration) == ("fp64", 64 if side == "below" else 256)
-    assert choice.reason == f"errors cannot be told: nothing within 4 times of n={n} was tuned"
+    assert choice.reason == f"errors are unknown: no tuned size is within 4 times of n={n}"
     assert choice.reason in choice.why
     assert choice.speedup == pytest.approx(1)
 
@@ -105,7 +106,7 @@ def test_beyond_reach_it_is_the_baseline_of_the_nearest_size(n: int, side: str) 
 def test_in_a_gap_between_tuned_sizes_it_is_the_baseline() -> None:
     choice = TWO.choose({"n": 10_000})
     assert types(choice.configuration)[0] == "fp64"
-    assert choice.reason == "errors cannot be told: nothing within 4 times of n=10000 was tuned"
+    assert choice.reason == "errors are unknown: no tuned size is within 4 times of n=10000"
 
 
 def test_without_an_error_limit_any_size_has_the_fastest() -> None:
@@ -126,7 +127,7 @@ def test_accuracy_is_given_up_only_for_what_is_surely_faster(interval: Any, spee
         assert (choice.configuration["x_type"] != "fp64") is is_narrow
         assert choice.reason == ""
     if not is_narrow:
-        assert choice.why == "the baseline, than which nothing known is surely faster at n=5000"
+        assert choice.why == "the baseline: nothing known is surely faster at n=5000"
     # It is a choice where another run was sure of it, but not beside the size at which it is not.
     both = Chooser(undecided(wisdom_of(at_size(1000), at_size(4000)), 4000, interval, speedup).kernels[0], POLY)
     kinds = [both.choose({"n": n}).configuration["x_type"] != "fp64" for n in (1000, 4000)]
@@ -159,7 +160,7 @@ def test_safer_types_are_taken_where_the_error_may_exceed_the_budget() -> None:
         n: chooser(at_size(1000), at_size(4000), budget={"error": 1.5e-4}).choose({"n": n}) for n in (1100, 1500, 3900)
     }
     assert [types(found[n].configuration)[0] for n in (1100, 1500, 3900)] == ["fp16", "fp16", "fp32"]
-    assert "1 faster choices of types may exceed error 0.00015" in found[3900].why
+    assert "faster types that may exceed error 0.00015: 1" in found[3900].why
     assert found[1500].limits["error"] <= 1.5e-4
     assert found[3900].speedup == pytest.approx(2, rel=0.05)
 
@@ -181,7 +182,7 @@ def test_where_nothing_keeps_the_budget_it_is_the_baseline_and_it_says_so() -> N
     assert choice.reason.startswith("nothing faster is sure to keep error 1e-12 at n=4000 with 95% confidence")
     assert "x_type=fp16, y_type=fp16: error up to 0.00" in choice.reason
     beyond = strict.choose({"n": 200_000})
-    assert "an unknown error, as it may overflow outside of the tuned sizes" in beyond.reason
+    assert "an unknown error, as types of small range may overflow outside of the tuned sizes" in beyond.reason
 
 
 def test_more_confidence_and_fewer_draws_need_more_room() -> None:
@@ -206,7 +207,7 @@ def test_errors_of_zero_at_round_sizes_say_nothing_of_those_beside_them() -> Non
     for n in (16_383, 16_385, 60_000, 65_535, 65_537):
         choice = all_exact.choose({"n": n})
         assert types(choice.configuration)[0] == "fp64"
-        assert "an unknown error, as what is exact at the tuned sizes need not be so here" in choice.why
+        assert "an unknown error, as results that are exact at the tuned sizes need not be so here" in choice.why
     # A size at which they are not exact speaks for others, those that are do not.
     mixed = chooser(at_size(50_000), at_size(65_536, exact=("fp16", "fp32")), budget={"error": 1e-6})
     assert chosen(mixed, 49_999, 60_000, 65_535) == ["fp64", "fp64", "fp64"]
@@ -219,7 +220,22 @@ def test_errors_of_fp64_in_narrower_types_say_nothing_of_the_sizes_beside() -> N
     for n in (16_383, 40_000, 65_537):
         choice = nearly.choose({"n": n})
         assert types(choice.configuration)[0] == "fp64"
-        assert "what is exact at the tuned sizes need not be so here" in choice.reason
+        assert "results that are exact at the tuned sizes need not be so here" in choice.reason
+
+
+def test_a_winner_at_the_middle_or_the_ends_of_a_cell_speaks_for_its_own_size_alone() -> None:
+    # fp16 has no room below the limit: without it, every size beside a tuned one has the baseline.
+    few = [trial(4, 1e-16), trial(1, 9.9e-4, 3, **HALF)]
+    cells = Cells([(50_000,), (70_000,)], [2**31])
+    (middle,) = cells.middle(cells.at((60_000,)))
+    at = [50_000, middle, middle + 1, 70_000]
+    runs = [run_of(POLY, few, sizes=POLY.resolve_sizes("default", {"n": n}), threshold=1e-3) for n in at]
+    found = chooser(*runs)
+    for n in (*range(middle - 40, middle + 40), *range(69_990, 70_010)):
+        assert (types(found.choose({"n": n}).configuration)[0] == "fp16") is (n in at)
+    exact = chooser(*(at_size(n, exact=("fp16", "fp32")) for n in (60_000, 60_002, 60_004)))
+    for n in range(59_995, 60_010):
+        assert (types(exact.choose({"n": n}).configuration)[0] == "fp64") is (n not in (60_000, 60_002, 60_004))
 
 
 def test_sizes_above_a_billion_are_told_apart() -> None:
@@ -371,7 +387,7 @@ def test_calls_have_the_configuration_for_their_sizes(x: Any, tmp_path: Path) ->
             assert np.abs(y - polynomial(x[:n])).max() < error
         assert np.array_equal(tuned(x=x[:1000], n=1000), tuned(x=x[:1000]))
         with pytest.warns(
-            UserWarning, match="poly uses the baseline: errors cannot be told: nothing within 4 times of n=20000"
+            UserWarning, match="poly uses the baseline: errors are unknown: no tuned size is within 4 times of n=20000"
         ):
             y = tuned(x=x)
         assert tuned.configuration["x_type"] == "fp64"
@@ -422,7 +438,7 @@ def test_elsewhere_it_is_the_baseline_and_on_like_devices_what_the_model_says(x:
         tuned = mptune.TunedKernel(like, POLY)
     tuned(x=x[:1000])
     assert types(tuned.configuration) == ("fp16", 64)
-    assert "told from n=1000 on another processor" in tuned.choose({"n": 1000}).why
+    assert "predicted from n=1000 on another processor" in tuned.choose({"n": 1000}).why
     both = mptune.TunedKernel([*there, *(at_size(n) for n in (1000, 4000))], POLY)
     assert both.reason == ""
 
