@@ -205,12 +205,12 @@ def _adopted(
         notes = [*_notes_of_parts(whole, captured, refused), *_notes_of_templates(made)]
         notes += [f"trials fail: {check.not_narrower}"] if check.not_narrower else []
         notes += [*built.notes, *([compiled.note] if compiled.note else [])]
-        added = {"zeroed": zeroed, "needed_only": needed_only, "draws": dataclasses.asdict(made.found.draws)}
-        added |= {"unvaried": list(made.found.unvaried), "zeros": list(made.found.zeros)}
 
         def documented(made: Adopted) -> dict[str, Any]:
             seconds = time.monotonic() - began
-            document = {**_document(made, folder, program, settings, captured, found, check.errors, seconds), **added}
+            document = _document(made, folder, program, settings, captured, found, check.errors, seconds)
+            document |= {"zeroed": zeroed, "needed_only": needed_only, "draws": dataclasses.asdict(made.found.draws)}
+            document |= {"unvaried": list(made.found.unvaried), "zeros": list(made.found.zeros)}
             document["program"] |= {"device": whole.device, "backend": compiled.backend}
             document["notes"] += notes
             (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
@@ -218,7 +218,8 @@ def _adopted(
 
         if not refused and early_looks(captured) and not made.found.left_out:
             on_progress("running the program itself with kernels of the definition")
-            live = written(made.found.draws, classes, zeroed, is_live=True)
+            draws = made.found.draws if made.found.draws.of in ("data", "constants") else Draws("nothing", 0.0)
+            live = written(draws, classes, zeroed, is_live=True)
             documented(live)
             if why := _compared(program, live, contracts=True).too_far:
                 notes.append(f"errors are those of a copy of what the program launched: {why}")

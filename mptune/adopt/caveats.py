@@ -64,7 +64,7 @@ def caveats(capture: Capture, found: Findings) -> Iterator[str]:
         [*found.varied, *(b.name for b in found.buffers if found.draws.of == "data" and b.has_numbers)],
         has_varied_numbers=found.draws.of == "numbers",
     )
-    if same and found.draws.of != "nothing":
+    if same and found.draws.of != "nothing" and not found.is_live:
         yield f"errors on other data are not known of {listed(same)}: it is the same in every draw"
 
 

@@ -108,7 +108,7 @@ def find(
     )
     steps = _Steps(known, launched, launch_at, memory, constants)
     roles = {each.name: each.roles for each in launched}
-    calls = list(_without_repeats(known, steps.calls(_looked_at(known)), roles))
+    calls = list(_without_repeats(known, steps.calls(_looked_at(known, is_live=is_live)), roles))
     results = {number: each for number, each in _results(known, launched, memory).items() if number in steps.written}
     if not results:
         raise ProgramError(
@@ -714,11 +714,11 @@ def _may_swap(buffers: Iterable[AdoptedBuffer]) -> Callable[[str, str], bool]:
 # -- calls ---------------------------------------------------------------------------------------
 
 
-def _looked_at(known: _Known) -> list[int]:
+def _looked_at(known: _Known, *, is_live: bool) -> list[int]:
     """Return the operations until the last result was copied back."""
     sequence: list[int] = known.capture.sequence.tolist()
     launches, looks = _launches_and_looks(known.capture)
-    if early := early_looks(known.capture):
+    if (early := early_looks(known.capture)) and not is_live:
         known.notes.append(
             f"the program looks at results {early} time{'s' * (early > 1)} before its last launch: if it decides by "
             "them what to launch, the steps launch what it did in this run"

@@ -21,7 +21,7 @@ from mptune.space.parameters import Parameter, PrecisionParameter, listed
 from mptune.space.search_space import SearchSpace
 
 #: Methods of ``run``, which no kernel, buffer or shared parameter may be named like.
-TAKEN: Final = ("read", "write", "copy", "swap", "fill")
+TAKEN: Final = ("read", "record", "write", "copy", "swap", "fill")
 TIMED: Final = ("steps", "launches")
 
 

@@ -508,6 +508,8 @@ class Bench:
             warnings = self._data.warnings(configuration)
             if trial.is_valid and self._as_given:
                 warnings += self._unchanged(buffers)
+            if code := trial.measurement.metrics.get("exit_code"):
+                warnings += (f"the program exited with code {code:g}: in these types it does not pass its own check",)
             with clock.phase("transfer"):
                 damage = "; ".join(self.memory.damage(buffers))
             if damage:  # the inputs of the last launches are unknown

@@ -53,7 +53,7 @@ _Found = TypeVar("_Found")
 
 
 #: The functions that steps call.
-_FUNCTIONS: Final = ("copy", "fill", "read", "swap", "write")
+_FUNCTIONS: Final = ("copy", "fill", "read", "record", "swap", "write")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,8 @@ class Program:
         self._source = source if isinstance(tunable, Kernel) else ""
         self._functions: dict[Any, Function] = {}
         self._launches: dict[Any, _Launch] = {}
+        #: What the steps of the latest run recorded.
+        self.recorded: dict[str, float] = {}
         self._elapsed_ms = math.nan
         #: Launches of each kernel in the runs on the same buffers.
         self._ran_on: Buffers | None = None
@@ -179,7 +181,7 @@ class Program:
         for name, several in self._counts.items():
             if len(set(several)) > 1:
                 found |= {FEWEST + name: min(several), MOST + name: max(several)}
-        return found
+        return {**found, **self.recorded}
 
     @property
     def launched(self) -> dict[Launched, tuple[int, float]]:
@@ -245,6 +247,7 @@ class Program:
         for launch in self._launches.values():
             launch.count, launch.time_ms = 0, 0.0
         places = dict(buffers.memory)
+        self.recorded = {}
         given = Steps(self, places, buffers.scalars)
         file = getattr(getattr(application.steps, "__code__", None), "co_filename", "")
         start = time.perf_counter()
@@ -467,6 +470,10 @@ class Steps:
         self._program.write(name, array if part is None else array.reshape(-1), self._memory[name], part)
 
     fill = write
+
+    def record(self, **numbers: float) -> None:
+        """Keep numbers as metrics of the trial, such as the iterations until convergence."""
+        self._program.recorded |= {name: float(value) for name, value in numbers.items()}
 
     def copy(self, source: Handle | str, target: Handle | str) -> None:
         """Copy a buffer to another on the device, converted if their types differ."""

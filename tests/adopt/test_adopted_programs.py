@@ -35,6 +35,7 @@ NO_CHECK = (
         "host_fields.cu",
         "led_astray.cu",
         "left_behind.cu",
+        "masked.cu",
     ),
     *("library_words.cu", "misbehaving.cu", "options.cu", "vectors_in_structs.cu"),
     *(
