@@ -96,11 +96,19 @@ class Live:
 
     Args:
         folder: of the definition.
+
+    Raises:
+        KernelError: the table in the folder is damaged, or of another version.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        said = json.loads((folder / LIVE).read_text(encoding="utf-8"))
+        try:
+            self._take(json.loads((folder / LIVE).read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise KernelError(f"{folder / LIVE} cannot be used: {error!r}; adopt the program again") from None
+
+    def _take(self, said: Mapping[str, Any]) -> None:
         #: By allocation: the name of the buffer, or of the variable in the device's memory, and the program's own type.
         self._buffers = {int(id): (name, np.dtype(kind)) for id, (name, kind) in said["buffers"].items()}
         self._constants = {int(id): np.zeros(size, kind) for id, (size, kind) in said["constants"].items()}

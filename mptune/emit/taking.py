@@ -52,6 +52,11 @@ def _file_of(called: str, function: Callable[..., Any]) -> Path:
     except TypeError:
         found = None
     if found is None or not Path(found).is_file():
+        if not inspect.isroutine(function):
+            raise KernelError(
+                f"{called}: its steps run the program itself, so nothing is emitted beside it; emit --into FILE "
+                "--output FILE writes the types into the program"
+            )
         raise KernelError(f"{called}: emit takes functions of a file along, and {function!r} is in none")
     return Path(found).resolve()
 
