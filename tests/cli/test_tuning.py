@@ -246,7 +246,7 @@ def test_ctrl_c_ends_after_the_trial_with_what_was_found_and_how_to_go_on(
     assert json.loads(done.out)["evaluations"] == Run.load("runs/poly.db").evaluations == len(evaluated) == 3
     (line,) = (line for line in done.err.splitlines() if line.startswith("to continue: "))
     assert shlex.split(line)[-3:] == ["--resume", "--output", "runs/poly.db"]
-    assert mptune(*shlex.split(line)[4:]).code == 0
+    assert mptune(*shlex.split(line)[3:]).code == 0
     assert Run.load("runs/poly.db").evaluations == 9
 
 

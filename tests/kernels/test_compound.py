@@ -193,7 +193,7 @@ def test_mistakes_are_named() -> None:
         load_kernel("gemm").configuration({"accumulator_type": "fp32x3"})
     with pytest.raises(UnknownNameError, match="a_type"):
         load_kernel("gemm").configuration({"a_type": "fp32x2"})
-    with pytest.raises(MptuneError, match=r"fp32x2 is compound, .*: declare on_request=\['fp32x2'\]$"):
+    with pytest.raises(MptuneError, match=r"fp32x2 is a compound precision: declare on_request=\['fp32x2'\]$"):
         PrecisionParameter("t", ["fp64", "fp32x2"])
     with pytest.raises(MptuneError, match="'fp32x2' twice"):
         PrecisionParameter("t", ["fp64"], on_request=["fp32x2", "df64"])
