@@ -550,7 +550,8 @@ class Bench:
                 return untimed(
                     Status.TIMEOUT, f"a launch took {launch_ms:.3g} ms, {reason}; --trial-limit gives it longer"
                 )
-        times = self._timed(program, buffers, plan, decided.best_ms, clock)
+        checked = (launch_ms, clock.durations_s.get("launch", 0.0))
+        times = self._timed(program, buffers, plan, decided.best_ms, checked, clock)
         metrics.update(time_metrics(times))
         metrics.update(program.metrics())
         with clock.phase("accuracy"):
@@ -594,7 +595,13 @@ class Bench:
         return shortest_ms
 
     def _timed(
-        self, program: Program, buffers: Buffers, plan: TimingPlan, best_ms: float, clock: _Clock
+        self,
+        program: Program,
+        buffers: Buffers,
+        plan: TimingPlan,
+        best_ms: float,
+        checked: tuple[float, float],
+        clock: _Clock,
     ) -> tuple[float, ...]:
         """Return the times of launches, each on restored data, with caches emptied if the plan says so."""
         with clock.phase("transfer"):
@@ -609,7 +616,7 @@ class Bench:
                 return program.run(buffers)
 
             self.backend.device.wake()
-            return repeat_launches(launch, plan, best_ms=best_ms)
+            return repeat_launches(launch, plan, best_ms=best_ms, checked=checked)
 
     def _unchanged(self, buffers: Buffers) -> tuple[str, ...]:
         """Return remarks on outputs of an application that no run has changed: its steps may forget them."""

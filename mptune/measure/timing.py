@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -72,32 +72,40 @@ def repeat_launches(
     plan: TimingPlan,
     clock: Callable[[], float] = time.perf_counter,
     best_ms: float = math.inf,
+    checked: tuple[float, float] = (math.inf, 0.0),
 ) -> tuple[float, ...]:
     """Return the times in milliseconds of the timed launches.
 
     Stops after ``min_repeats`` as soon as the median's interval is narrow or a limit of the plan is reached; earlier
-    only if the median is clearly beaten by ``best_ms``, or after ``patience_s``.
+    only if the median is clearly beaten by ``best_ms``, or after ``patience_s``. A long launch for the check, of which
+    ``checked`` has the milliseconds and the seconds by the clock, counts as the first timed launch.
     """
-    for _ in range(plan.warmups):
+    is_long = checked[1] >= plan.patience_s / 2
+    times = [checked[0]] if is_long else []
+    for _ in range(0 if is_long else plan.warmups):
         launch()
-    times: list[float] = []
-    start = clock()
-    while len(times) < plan.max_repeats:
+    start = clock() - (checked[1] if is_long else 0.0)
+    while not times or (len(times) < plan.max_repeats and not _is_enough(times, plan, clock() - start, best_ms)):
         times.append(launch())
-        took_s = max(sum(times) / 1e3, clock() - start)
-        low_ms = median_interval(times, _BEATEN_CONFIDENCE)[0] if len(times) >= _BEATEN_LAUNCHES else -math.inf
-        if took_s >= _BEATEN_SPAN_S and low_ms > _BEATEN_FACTOR * best_ms:
-            break
-        if took_s >= plan.patience_s and len(times) >= min(2, plan.min_repeats):  # one launch has no spread
-            break
-        if len(times) < plan.min_repeats:
-            continue
-        if took_s >= plan.cap_s or is_tight(times, plan.relative_width, plan.confidence):
-            break
-        is_behind = took_s >= _BEHIND_SPAN_S and min(times) > _BEHIND_FACTOR * best_ms
-        if is_behind and is_tight(times, _BEHIND_WIDTH, _BEATEN_CONFIDENCE):
-            break
     return tuple(times)
+
+
+def _is_enough(times: Sequence[float], plan: TimingPlan, elapsed_s: float, best_ms: float) -> bool:
+    """Whether more launches would tell the strategy nothing, or take too long."""
+    took_s = max(sum(times) / 1e3, elapsed_s)
+    if took_s >= plan.patience_s / 2 and min(times) > _BEATEN_FACTOR * best_ms:
+        return True
+    low_ms = median_interval(times, _BEATEN_CONFIDENCE)[0] if len(times) >= _BEATEN_LAUNCHES else -math.inf
+    if took_s >= _BEATEN_SPAN_S and low_ms > _BEATEN_FACTOR * best_ms:
+        return True
+    if took_s >= plan.patience_s and len(times) >= min(2, plan.min_repeats):  # one launch has no spread
+        return True
+    if len(times) < plan.min_repeats:
+        return False
+    if took_s >= plan.cap_s or is_tight(times, plan.relative_width, plan.confidence):
+        return True
+    is_behind = took_s >= _BEHIND_SPAN_S and min(times) > _BEHIND_FACTOR * best_ms
+    return is_behind and is_tight(times, _BEHIND_WIDTH, _BEATEN_CONFIDENCE)
 
 
 def is_worth_flushing(footprint_bytes: int, cache_bytes: int, intensity: float | None) -> bool:

@@ -116,3 +116,12 @@ def test_restoring_counts_towards_the_cap() -> None:
     times = repeat_launches(lambda: next(noise) * 1e-6, plan, clock=lambda: next(wall_s))
     # Launches of next to no time whose buffers take 0.2 s to restore.
     assert len(times) < 20
+
+
+def test_a_long_launch_of_the_check_is_the_first_that_is_timed():
+    more = iter([1100.0])
+    plan = TimingPlan(min_repeats=3, patience_s=2.0)
+    assert repeat_launches(lambda: next(more), plan, checked=(1200.0, 1.2)) == (1200.0, 1100.0)
+    # It is beaten by itself; a short one is launched again to be timed.
+    assert repeat_launches(lambda: next(more), plan, best_ms=100.0, checked=(1200.0, 1.2)) == (1200.0,)
+    assert 9.0 not in repeat_launches(lambda: 1.0, plan, checked=(9.0, 0.009))
