@@ -339,7 +339,7 @@ class Machine:
         return trial
 
     def keep_finals(self) -> None:
-        """Keep them in a file; here is none."""
+        """Stand in for the run file."""
 
     def settling(self, monkeypatch: pytest.MonkeyPatch, warn: Callable[[str], None] = pytest.fail) -> FinalRounds:
         monkeypatch.setattr("mptune.tuning.finals.time", self)

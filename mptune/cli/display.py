@@ -46,6 +46,7 @@ def discard(*descriptors: int) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in descriptors:
         os.dup2(nowhere, descriptor)
+    os.close(nowhere)
 
 
 def print_error(message: str) -> None:
