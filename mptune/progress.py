@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import sys
@@ -39,7 +40,6 @@ class ProgressView:
         time_limit_s: seconds after which no evaluation starts.
         is_live: whether standard error is a terminal, in which the view is updated in place.
         is_quiet: whether trials are only counted.
-        print_line: prints a line on standard error.
         clock: returns the time in seconds.
     """
 
@@ -49,11 +49,10 @@ class ProgressView:
         *,
         is_live: bool = False,
         is_quiet: bool = False,
-        print_line: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._time_limit_s = math.inf if time_limit_s is None else time_limit_s
-        self._clock, self._print_line = clock, print_line
+        self._clock = clock
         self._every_s, self._next_s = _LINE_EVERY_S, clock() + _LINE_EVERY_S
         self._replayed, self._sizes, self.trials = 0, "", 0
         self._latest: Progress | None = None
@@ -129,7 +128,8 @@ class ProgressView:
             bar = ProgressBar(budget, min(done, budget), width=60)
             self._live.update(Group(Text(plain(stands)), bar, Text(plain(found)), *more))
         else:
-            self._print_line(plain(f"{stands}; {found}"))
+            with contextlib.suppress(OSError):  # a closed log does not end a run
+                print(plain(f"{stands}; {found}"), file=sys.stderr, flush=True)
 
 
 def _with_progress(function: Callable[P, R]) -> Callable[P, R]:

@@ -338,7 +338,7 @@ class Machine:
         self.trials[trial.configuration] = trial
         return trial
 
-    def keep_finals(self) -> None:
+    def update(self, finals: Finals) -> None:
         """Stand in for the run file."""
 
     def settling(self, monkeypatch: pytest.MonkeyPatch, warn: Callable[[str], None] = pytest.fail) -> FinalRounds:

@@ -100,10 +100,7 @@ def tune(
         if resume and not each.exists():
             print_note(f"{each} does not exist: starting a new run")
     view = ProgressView(
-        settings.time_limit_s,
-        is_live=sys.stderr.isatty(),
-        is_quiet=quiet or json or (log and not sys.stderr.isatty()),
-        print_line=lambda line: echo(line, err=True),
+        settings.time_limit_s, is_live=sys.stderr.isatty(), is_quiet=quiet or json or (log and not sys.stderr.isatty())
     )
     warned = set[str]()
 

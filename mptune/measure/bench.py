@@ -530,21 +530,6 @@ class Bench:
             metrics.update({name: n for name, n in program.metrics().items() if name.startswith(LAUNCHES)})
             return trial(status, message)
 
-        def differs_from(last: Outcome) -> str:
-            """Add the errors of a later launch, and return how it differs from the first in words; else empty."""
-            if last.message:
-                metrics["error"] = metrics["error_last"] = math.nan
-                difference = f"error was {first.errors['error']:.3g} at first, and then {last.message}"
-            else:
-                roundoff, scale = self.kernel.roundoff_of(configuration), self._data.largest_reference
-                difference = decided.difference(first.errors, last.errors, roundoff, scale, is_widest=is_widest)
-                metrics.update(worst_errors(first.errors, last.errors, is_own=bool(decided.known)))
-                if not difference:
-                    return ""
-                metrics["error_last"] = last.errors["error"]
-            metrics["error_first"] = first.errors["error"]
-            return f"the results differ from launch to launch: {difference}"
-
         if program.binary is not None:
             share = self.backend.compiler.vector_share(program.binary)
             metrics.update({} if math.isnan(share) else {"vector_share": share})
@@ -554,10 +539,8 @@ class Bench:
         metrics.update(first.errors)
         if first.status is not Status.OK:
             return untimed(first.status, first.message)
-        if not decided.known and not decided.times_after_check(metrics):
-            # Rounding does not explain a large error of the widest types, but a race may.
-            if is_widest and (difference := differs_from(self._check(program, buffers, clock)[0])):
-                return untimed(Status.UNSTABLE, difference)
+        # Rounding does not explain a large error of the widest types: further launches tell a race from a wrong kernel.
+        if not (decided.known or is_widest or decided.times_after_check(metrics)):
             return untimed(Status.INACCURATE, "not timed: its error is above the threshold")
         if (limit_ms := decided.launch_limit_ms) < launch_ms:
             launch_ms = min(launch_ms, self._relaunched_ms(program, buffers, limit_ms, clock))
@@ -573,8 +556,18 @@ class Bench:
         with clock.phase("accuracy"):
             known = self._outcomes.get(configuration) if decided.known else first
             last = self._outcomes[configuration] = self._comparison.outcome(buffers, known)
-        difference = differs_from(last)
-        return trial(Status.UNSTABLE if difference else Status.OK, difference)
+        if last.message:
+            metrics["error"] = metrics["error_last"] = math.nan
+            difference = f"error was {first.errors['error']:.3g} at first, and then {last.message}"
+        else:
+            roundoff, scale = self.kernel.roundoff_of(configuration), self._data.largest_reference
+            difference = decided.difference(first.errors, last.errors, roundoff, scale, is_widest=is_widest)
+            metrics.update(worst_errors(first.errors, last.errors, is_own=bool(decided.known)))
+            if not difference:
+                return trial(Status.OK)
+            metrics["error_last"] = last.errors["error"]
+        metrics["error_first"] = first.errors["error"]
+        return trial(Status.UNSTABLE, f"the results differ from launch to launch: {difference}")
 
     def _check(self, program: Program, buffers: Buffers, clock: _Clock) -> tuple[Outcome, float]:
         """Launch once on poisoned outputs; return the outcome and the milliseconds of the launch."""

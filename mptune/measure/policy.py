@@ -13,6 +13,7 @@ from mptune.results.unseen import is_of_unseen, worst_errors_of
 
 #: Seconds for further draws of the inputs in any search.
 _DRAWING_S = 0.3
+_Errors = Mapping[str, float]  #: by metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +56,7 @@ class Plan:
         """Whether a configuration with these errors, just measured, is timed."""
         return not any(errors[name] > limit for name, limit in self.error_limits.items())
 
-    def difference(
-        self,
-        first: Mapping[str, float],
-        last: Mapping[str, float],
-        roundoff: float,
-        scale: float,
-        *,
-        is_widest: bool = False,
-    ) -> str:
+    def difference(self, first: _Errors, last: _Errors, roundoff: float, scale: float, *, is_widest: bool) -> str:
         """Return the difference between the errors of two launches in words; empty if explained by rounding.
 
         Known errors may be of other data, so only larger errors count as a difference. ``roundoff`` is the unit

@@ -100,12 +100,9 @@ def _no_narrower(run: Run, best: Trial) -> str:
     second = objective.best(narrower)
     surely = "surely " if objective.is_time and second is not None and run.speedup(second) > 1 else ""
     within = f" within {limits}" if (limits := run.info.limits_text()) else ""
-    if narrower:
-        what = f"no narrower types were {surely}{better}{within}"
-    elif tried:
+    what = f"no narrower types were {surely}{better}{within}" if narrower else "no narrower types were tried"
+    if tried and not narrower:
         what = f"none of the {len(tried)} configurations with narrower types ran"
-    else:
-        what = "no narrower types were tried"
     parts = [f"{what}: {_won(run, best)}"]
     if second is not None:
         parts.append(f"the {most} of them: {_types_text(run, second)}, {result_text(run, second)}")

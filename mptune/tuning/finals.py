@@ -115,7 +115,7 @@ class FinalRounds:
         for _ in range(_MOST_FINALS):
             if self.are_settled or not self.hold():
                 break
-        self._session.keep_finals()
+        self._session.update(finals=self._session.finals)
         self._warn_of_noise()
 
     def hold(self) -> bool:
@@ -176,7 +176,7 @@ class FinalRounds:
         times_ms = {c: winner.time_ms * ratio.value for c, ratio in ratios.items() if ratio is not None}
         self._keep_times([t for t in turns.trials() if t.configuration in ratios], times_ms)
         session.finals = _extended(finals, turns, rounds, is_of_race=False)
-        session.keep_finals()
+        session.update(finals=session.finals)
 
     def _keep(self, turns: Turns, finals: Finals) -> None:
         baseline = self._session.result().baseline

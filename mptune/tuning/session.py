@@ -182,8 +182,7 @@ class RunSession(Session):
     ) -> None:
         super().__init__(evaluator, objective, Stopwatch(file.state.search_s))
         self.fixed = file.info.baseline_values or {}  #: values of the baseline's types
-        #: Finals under way; the file has those of before until :meth:`keep_finals`.
-        self.finals = file.state.finals
+        self.finals = file.state.finals  #: under way; the file has the last complete ones
         parameters = file.info.parameters
         self._has_other_types = any({*p.values} - {*self.fixed[p.name]} for p in parameters if p.name in self.fixed)
         self._file = file
@@ -272,10 +271,6 @@ class RunSession(Session):
     def update(self, **changes: object) -> None:
         """Change fields of the state that the run file keeps."""
         self._file.update(dataclasses.replace(self._file.state, **changes))  # type: ignore[arg-type]
-
-    def keep_finals(self) -> None:
-        """Replace the finals of the run file by the finals under way, which are complete."""
-        self.update(finals=self.finals)
 
     @property
     def state(self) -> RunState:
