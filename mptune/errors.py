@@ -94,6 +94,10 @@ class RunFileError(MptuneError):
     """A run file that is missing, foreign, corrupt, locked or of another version."""
 
 
+class RunFileTakenError(RunFileError):
+    """A run file to create that exists already, or that another process writes."""
+
+
 class PlotError(MptuneError):
     """A plot that cannot be drawn or written."""
 

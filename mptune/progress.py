@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import sys
@@ -127,7 +128,8 @@ class ProgressView:
             bar = ProgressBar(budget, min(done, budget), width=60)
             self._live.update(Group(Text(plain(stands)), bar, Text(plain(found)), *more))
         else:
-            print(plain(f"{stands}; {found}"), file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):  # a closed log does not end a run
+                print(plain(f"{stands}; {found}"), file=sys.stderr, flush=True)
 
 
 def _with_progress(function: Callable[P, R]) -> Callable[P, R]:

@@ -28,7 +28,7 @@ from mptune.results.unseen import Verified
 from mptune.space.configuration import Value
 from mptune.space.parameters import Parameter, parameter_of
 from mptune.space.search_space import SearchSpace
-from mptune.store import RunFile, RunInfo, RunState
+from mptune.store import INTERRUPTED, RunFile, RunInfo, RunState
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -192,6 +192,14 @@ class Run:
         """Number of trials by status."""
         counts = Counter(trial.status for trial in self.trials)
         return {status.value: counts[status] for status in Status if counts[status]}
+
+    @property
+    def ending(self) -> str:
+        """Why the run has evaluations left, or that it has not ended, in words; else empty."""
+        ended = self.state.ended
+        if ended == INTERRUPTED:
+            ended += " or still running; tune --resume completes the run"
+        return f"{self.evaluations} of {self.info.budget} evaluations: {ended}" if ended else ""
 
     @property
     def failures(self) -> tuple[Trial, ...]:
@@ -378,13 +386,15 @@ class Run:
     def speedup_text(self, trial: Trial, *, short: bool = False) -> str:
         """Return the speedup in words, with its interval if known; a dash if unknown.
 
-        A short text does not have the word "unsettled".
+        Without an interval it is unsettled. A short text does not have the word "unsettled".
         """
         speedup, interval = self.speedup(trial), self.speedup_interval(trial)
         if math.isnan(speedup):
             return "-"
-        if interval is None or interval == (1.0, 1.0):
+        if interval == (1.0, 1.0) or (interval is None and short):
             return f"{speedup:.3g}"
+        if interval is None:
+            return f"{speedup:.3g}x (unsettled)"
         low, high = interval
         settled = "" if self.is_settled(trial) or short else ", unsettled"
         return f"{speedup:.3g}x ({low:.3g} to {high:.3g}{settled})"

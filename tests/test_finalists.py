@@ -16,7 +16,7 @@ from mptune.measure.device import DeviceEvaluator
 from mptune.measure.rounds import Finished
 from mptune.measure.timing import TimingPlan
 from mptune.results.objective import Objective
-from mptune.results.speedup import LEAST_ROUNDS
+from mptune.results.speedup import LEAST_ROUNDS, Finals
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.source.loading import load_kernel
@@ -307,7 +307,7 @@ class Machine:
         self._closing_s = closing_s
         self.objective = Objective(threshold=1e-5)
         self.trials = {t.configuration: t for t in TRIALS if t.is_valid}
-        self.state = RunState()
+        self.finals = Finals()
         self.fixed = BASELINE
         self.holds = True
         self.turns = Counter[Configuration]()
@@ -332,14 +332,14 @@ class Machine:
     def result(self) -> Run:
         run = described_run({"objective": "time_ms"}, list(self.trials.values()))
         info = dataclasses.replace(run.info, objective=self.objective, baseline_values=BASELINE)
-        return Run(info, run.trials, self.state)
+        return Run(info, run.trials, RunState(finals=self.finals))
 
     def keep(self, trial: Trial) -> Trial:
         self.trials[trial.configuration] = trial
         return trial
 
-    def update(self, **changes: object) -> None:
-        self.state = dataclasses.replace(self.state, **changes)  # type: ignore[arg-type]
+    def update(self, finals: Finals) -> None:
+        """Stand in for the run file."""
 
     def settling(self, monkeypatch: pytest.MonkeyPatch, warn: Callable[[str], None] = pytest.fail) -> FinalRounds:
         monkeypatch.setattr("mptune.tuning.finals.time", self)
@@ -405,7 +405,7 @@ def test_who_wins_by_the_last_rounds_is_timed_beside_the_baseline_too(
         metrics = {**trial.measurement.metrics, "memory_bytes": memory_bytes}
         machine.trials[configuration] = trial.with_measurement(metrics=metrics)
     machine.settling(monkeypatch).settle()
-    run, finals = machine.result(), machine.state.finals
+    run, finals = machine.result(), machine.finals
     assert (run.best, run.baseline) == (machine.trials[NEXT], machine.trials[WIDE])
     assert run.speedup_interval(machine.trials[NEXT]) == pytest.approx((2.0, 2.0))
     assert finals.chosen_after == 3

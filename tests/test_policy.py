@@ -110,16 +110,21 @@ ROUNDOFF = 2.0**-24
         (0.0, 1.1e-2, {"thresholds": {"error": 1e-2, "error.y": 1e-2}}, False),
         # One output is within its threshold, the worst is not.
         (0.0, 1e-2, {"thresholds": {"error.y": 1e-2}}, False),
+        # Two launches above the limit are both wrong in narrow types; in the widest, they race.
+        (0.48, 0.5, {"thresholds": {"error": 1e-2, "error.y": 1e-2}}, True),
+        (0.48, 0.5, {"thresholds": {"error": 1e-2, "error.y": 1e-2}, "is_widest": True}, False),
+        (0.495, 0.5, {"thresholds": {"error": 1e-2, "error.y": 1e-2}, "is_widest": True}, True),
+        (1e-3, 9e-3, {"is_widest": True}, True),
         # What is known from before is of several inputs: a smaller error tells nothing.
         (2e-2, 1e-3, {"known": {"error": 1.0}}, True),
         (1e-3, 2e-2, {"known": {"error": 1.0}}, False),
     ],
 )
 def test_launches_may_differ_by_rounding(first: float, last: float, more: dict[str, Any], is_stable: bool) -> None:
-    roundoff, scale = more.pop("roundoff", ROUNDOFF), more.pop("scale", 0.0)
+    roundoff, scale, is_widest = more.pop("roundoff", ROUNDOFF), 0.0, more.pop("is_widest", False)
     plan = Plan(**more)
     errors = [{"error": e, "error.y": e, "log10_error": -3.0, "error_spread": 9.0} for e in (first, last)]
-    assert (plan.difference(*errors, roundoff, scale) == "") is is_stable
+    assert (plan.difference(*errors, roundoff, scale, is_widest=is_widest) == "") is is_stable
 
 
 def test_the_worst_errors_and_how_far_launches_differ() -> None:

@@ -17,6 +17,7 @@ from mptune.errors import MptuneError, RunFileError, UnknownNameError
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run, json_document
 from mptune.space.configuration import Configuration
+from mptune.store import INTERRUPTED, RunState
 
 SETTINGS = {
     "kernel": "axpy",
@@ -87,7 +88,7 @@ def test_best_baseline_and_closest(run):
 
 
 def test_the_verdict_is_one_sentence(run):
-    assert run.describe().verdict == "fp32 everywhere: 3 ms, speedup 2, error 2e-07"
+    assert run.describe().verdict == "fp32 everywhere: 3 ms, speedup 2x (unsettled), error 2e-07"
     fast = described_run(SETTINGS, TRIALS[:3]).describe().verdict
     assert fast.startswith("fp64 everywhere, fast functions: 5 ms, speedup 1.2")
     assert described_run(SETTINGS, ()).describe().verdict == "no trial yet"
@@ -98,10 +99,37 @@ def test_where_the_baseline_wins_the_verdict_says_what_narrower_types_did():
     said = described_run(SETTINGS, [*TRIALS[:2], slow, TRIALS[7], TRIALS[8], TRIALS[9]]).describe().verdict
     assert said.startswith("no narrower types were faster within NRMSE <= 0.001: fp64 everywhere: 6 ms, speedup 1")
     assert "the fastest of them: fp32 everywhere, 7 ms, speedup 0.857" in said
-    assert said.endswith("faster but over the limit: fp16 everywhere, 2 ms, speedup 3, error 0.004")
-    assert described_run(SETTINGS, TRIALS[:2]).describe().verdict.endswith("; none was tried")
+    assert said.endswith("faster but over the limit: fp16 everywhere, 2 ms, speedup 3x (unsettled), error 0.004")
+    alone = described_run(SETTINGS, TRIALS[:2]).describe().verdict
+    assert alone.startswith("no narrower types were tried: fp64 everywhere: 6 ms, speedup 1, error 1e-16")
+    assert "faster" not in alone
     failed = described_run(SETTINGS, [TRIALS[0], TRIALS[9]]).describe().verdict
-    assert failed.endswith("none of the 1 configurations with narrower types ran")
+    assert failed.startswith("none of the 1 configurations with narrower types ran: fp64 everywhere")
+
+
+def test_where_launches_differ_the_verdict_blames_a_race_and_no_type():
+    unstable = trial("fp64", block=64, status=Status.UNSTABLE)
+    wrong = trial("fp64", status=Status.INACCURATE, time_ms=1.0, error=0.5)
+    said = described_run(SETTINGS, [wrong, unstable]).describe().verdict
+    assert "results of 1 configurations differ from launch to launch: look for a race" in said
+    assert "more exact than the method" not in said
+    assert "more exact than the method" in described_run(SETTINGS, [wrong]).describe().verdict
+
+
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [
+        ("", ""),
+        ("the time limit was reached", "4 of 9 evaluations: the time limit was reached"),
+        (INTERRUPTED, "4 of 9 evaluations: interrupted or still running; tune --resume completes the run"),
+    ],
+)
+def test_a_run_says_in_one_line_why_evaluations_are_left(ended, said):
+    known = described_run({**SETTINGS, "budget": 9}, TRIALS[:4])
+    run = Run(known.info, known.trials, RunState(ended=ended))
+    assert run.summary()["ended"] == ended
+    assert run.ending == said
+    assert [line for line in run.describe().remarks if " evaluations: " in line] == [said] * bool(said)
 
 
 def test_baseline_within_the_threshold_comes_first():

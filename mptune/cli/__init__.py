@@ -6,7 +6,6 @@ import errno
 import os
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +13,7 @@ import click
 
 from mptune import __version__
 from mptune.cli import adopting, kernels, runs, spaces, tuning
-from mptune.cli.display import print_error
+from mptune.cli.display import discard, print_error
 from mptune.errors import MptuneError
 
 __all__ = ["app", "main"]
@@ -69,14 +68,11 @@ def main() -> None:
     except OSError as error:
         if error.errno not in _UNWRITABLE:
             raise
-        code = 0 if isinstance(error, BrokenPipeError) else 2
-        if code:
-            with suppress(OSError):
-                print_error(f"output cannot be written: {error}")
-        # Buffered output would fail again at Python's exit.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
+        was_interrupted = isinstance(error.__context__, KeyboardInterrupt)
+        code = 130 if was_interrupted else 0 if isinstance(error, BrokenPipeError) else 2
+        if code == 2:
+            print_error(f"output cannot be written: {error}")
+        discard(1, 2)
     sys.exit(code or 0)
 
 

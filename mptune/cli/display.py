@@ -29,10 +29,24 @@ _STYLE: Final = re.compile(r"(\x1b\[(?:0|1|2|31|32|33|36)m)")
 def echo(text: str = "", *, err: bool = False) -> None:
     """Print on standard output or standard error, without colours if unsupported or NO_COLOR is set.
 
-    Other control characters, possibly from a file, are replaced by their code points.
+    Other control characters, possibly from a file, are replaced by their code points. If standard error cannot be
+    written, the command continues without it.
     """
     shown = "".join(part if i % 2 else plain(part) for i, part in enumerate(_STYLE.split(text)))
-    click.echo(shown, err=err, color=False if "NO_COLOR" in os.environ else None)
+    try:
+        click.echo(shown, err=err, color=False if "NO_COLOR" in os.environ else None)
+    except OSError:
+        if not err:
+            raise
+        discard(2)
+
+
+def discard(*descriptors: int) -> None:
+    """Replace streams by the null device: buffered output would fail again at Python's exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in descriptors:
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
 
 
 def print_error(message: str) -> None:

@@ -245,7 +245,7 @@ def emit(
         winner = Winner(run, definition, sizes_of(run.info, definition), trial, objective.threshold)
         if not run.objective.is_feasible(trial) and max_error is None:
             print_note(f"{path}: {winner.configuration} is not feasible ({trial.message})")
-        for note in remarks(run.info, winner.kernel):
+        for note in (*remarks(run.info, winner.kernel), *filter(None, [run.ending])):
             print_note(f"{path}: {note}")
         winners.append(winner)
     target = folder or Path("tuned") / winners[0].kernel.name
@@ -403,9 +403,14 @@ def wisdom(files: Sequence[Path], output: Path, json: bool) -> None:
 
     The file is read by TunedKernel, emit and show.
     """
+    from mptune.run import Run
     from mptune.wisdom import gather, read_sources
 
-    found = gather(read_sources(files))
+    sources = read_sources(files)
+    for name, source in sources:
+        if isinstance(source, Run) and source.ending:
+            print_note(f"{name}: {source.ending}")
+    found = gather(sources)
     found.save(output)
     if json:
         print_json(found.to_json())

@@ -17,7 +17,7 @@ import click
 from mptune.cli import adopting, options
 from mptune.cli.display import echo, print_described, print_error, print_json, print_note, print_run
 from mptune.cli.options import option
-from mptune.errors import UnknownNameError
+from mptune.errors import RunFileTakenError, UnknownNameError
 from mptune.markup import Description, number, pairs
 
 if TYPE_CHECKING:
@@ -108,7 +108,9 @@ def tune(
         return _report_sizes(runs, together, files, json) if together else _report(runs[0], path, json)
 
     def on_warning(message: str) -> None:
-        print_note(f"warning: {message}")
+        if message not in warned:
+            warned.add(message)
+            print_note(f"warning: {message}")
 
     def on_size(sizes: Mapping[str, int], budget: int) -> None:
         view.begin(sizes)
@@ -122,26 +124,34 @@ def tune(
                 if log:
                     echo(_log_line(view.trials, progress), err=True)
                 for warning in progress.trial.warnings:
-                    if warning not in warned:
-                        warned.add(warning)
-                        on_warning(warning)
+                    on_warning(warning)
                 after_trial()
 
             def on_verification(progress: Progress) -> None:
                 view.verify(progress)
                 after_trial()
 
-            how: dict[str, Any] = {"output": path, "resume": resume, "on_warning": on_warning}
-            how |= {"on_progress": on_progress, "on_verification": on_verification, "command": _command()}
-            if together:
-                runs = tune_sizes(definition, several_sizes, settings, on_size=on_size, **how)
-            else:
-                runs = [tune_kernel(definition, settings, **how)]
+            how: dict[str, Any] = {"resume": resume, "on_warning": on_warning, "command": _command()}
+            how |= {"on_progress": on_progress, "on_verification": on_verification}
+            while True:
+                try:
+                    if together:
+                        runs = tune_sizes(definition, several_sizes, settings, output=path, on_size=on_size, **how)
+                    else:
+                        runs = [tune_kernel(definition, settings, output=path, **how)]
+                    break
+                except RunFileTakenError:
+                    if output is not None or resume or view.trials:
+                        raise
+                    # Another command has taken the default name since: take the next.
+                    path, files = _run_files(definition.name, together, output, resume)
     except KeyboardInterrupt:
         if any(each.exists() for each in files):
             report([Run.load(each) for each in files if each.exists()])
             more = (() if resume else ("--resume",)) + (() if output else ("--output", str(path)))
             print_note(f"to continue: {_command(*more)}")
+        else:
+            print_note("no trial was evaluated, and no run file was written")
         raise
     return report(runs)
 
@@ -252,7 +262,8 @@ def interruption() -> Iterator[Callable[[], None]]:
             raise KeyboardInterrupt
         is_asked_for = True
         # Not Python's stream, which may be in use when the signal arrives.
-        os.write(2, b"\nfinishing the current trial; Ctrl-C again stops at once\n")
+        with contextlib.suppress(OSError):
+            os.write(2, b"\nfinishing the current trial; Ctrl-C again stops at once\n")
 
     before = signal.getsignal(signal.SIGINT)
     # Background jobs of a shell ignore Ctrl-C, which is meant for the foreground job.

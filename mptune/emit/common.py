@@ -110,7 +110,7 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
             for warning in dict.fromkeys((*run.state.warnings, *trial.warnings))
             if warning not in run.doubts_about(trial)
         ],
-        "remarks": remarks(run.info, winner.kernel),
+        "remarks": [*remarks(run.info, winner.kernel), *filter(None, [run.ending])],
         "changed": " and the ".join(edited(run.info, winner.kernel)),
     }
 

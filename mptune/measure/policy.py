@@ -13,6 +13,7 @@ from mptune.results.unseen import is_of_unseen, worst_errors_of
 
 #: Seconds for further draws of the inputs in any search.
 _DRAWING_S = 0.3
+_Errors = Mapping[str, float]  #: by metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +56,24 @@ class Plan:
         """Whether a configuration with these errors, just measured, is timed."""
         return not any(errors[name] > limit for name, limit in self.error_limits.items())
 
-    def difference(self, first: Mapping[str, float], last: Mapping[str, float], roundoff: float, scale: float) -> str:
+    def difference(self, first: _Errors, last: _Errors, roundoff: float, scale: float, *, is_widest: bool) -> str:
         """Return the difference between the errors of two launches in words; empty if explained by rounding.
 
         Known errors may be of other data, so only larger errors count as a difference. ``roundoff`` is the unit
-        roundoff of the configuration's narrowest type, ``scale`` the largest magnitude in the references.
+        roundoff of the configuration's narrowest type, ``scale`` the largest magnitude in the references. In the widest
+        types (``is_widest``), two errors above a limit may differ by that limit.
         """
         # A change of the order of sums explains a factor of 10, or up to 1000 roundings of the narrowest type relative
         # to the largest value, but at most a thousandth.
         floor = min(1000.0 * roundoff, 1e-3) * max(1.0, scale)
         for name in filter(is_error, first):
             least, worst = (first[name], last[name]) if self.known else sorted((first[name], last[name]))
-            if not worst <= max(self.thresholds.get(name, 0.0), 10.0 * least, floor):
-                return f"{name} was {first[name]:.3g} at first and {last[name]:.3g} after the timed launches"
+            limit = self.thresholds.get(name, 0.0)
+            allowed = max(limit, 10.0 * least, floor)
+            if is_widest and least > limit > 0.0:
+                allowed = least + max(limit, floor)
+            if not worst <= allowed:
+                return f"{name} was {first[name]:.3g} at first and {last[name]:.3g} later"
         return ""
 
     def runs_further_draws(self, metrics: Mapping[str, float], needed_s: float, passed_s: float) -> bool:

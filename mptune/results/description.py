@@ -100,7 +100,10 @@ def _no_narrower(run: Run, best: Trial) -> str:
     second = objective.best(narrower)
     surely = "surely " if objective.is_time and second is not None and run.speedup(second) > 1 else ""
     within = f" within {limits}" if (limits := run.info.limits_text()) else ""
-    parts = [f"no narrower types were {surely}{better}{within}: {_won(run, best)}"]
+    what = f"no narrower types were {surely}{better}{within}" if narrower else "no narrower types were tried"
+    if tried and not narrower:
+        what = f"none of the {len(tried)} configurations with narrower types ran"
+    parts = [f"{what}: {_won(run, best)}"]
     if second is not None:
         parts.append(f"the {most} of them: {_types_text(run, second)}, {result_text(run, second)}")
     others = [trial for trial in narrower if not objective.is_feasible(trial)]
@@ -111,9 +114,6 @@ def _no_narrower(run: Run, best: Trial) -> str:
         over = "over the limit" if is_inaccurate else f"against a constraint ({closest.message})"
         what = f"{better} but {over}" if faster else f"the closest to the {'limit' if is_inaccurate else 'constraints'}"
         parts.append(f"{what}: {_types_text(run, closest)}, {result_text(run, closest)}")
-    if not narrower:
-        count = f"none of the {len(tried)} configurations with narrower types ran"
-        parts.append(count if tried else "none was tried")
     return "; ".join(parts)
 
 
@@ -131,6 +131,8 @@ def _verdict(run: Run) -> str:
     if isinstance(objective.threshold, Mapping):
         broken = objective.binding(closest)
         nearest += f"; {run.info.measured_by(broken)} exceeds its limit of {objective.limits[broken]:g} most"
+    if unstable := run.statuses.get(Status.UNSTABLE, 0):
+        nearest += f"; results of {unstable} configurations differ from launch to launch: look for a race"
     fixed = run.info.baseline_values or {}
     widest = [t for t in run.trials if t.is_valid and t.configuration.is_among(fixed)]
     if fixed and widest and all(objective.error_excess(trial) > 0 for trial in widest):
@@ -139,7 +141,7 @@ def _verdict(run: Run) -> str:
         least = _errors_text(run, min(widest, key=objective.error_excess))
         which = "the widest types themselves" if is_widest else "plain types"
         nearest += f"; {which} do not meet it, at best with {least}"
-        if is_widest:
+        if is_widest and not unstable:
             nearest += ": no types are more exact than the method is, unless template and reference disagree"
     return f"no configuration meets the threshold; {nearest}"
 
@@ -331,8 +333,8 @@ def compare_runs(runs: Mapping[str, Run | None]) -> Table:
 
 def _remarks(run: Run, trials: Mapping[str, Trial]) -> Iterator[str]:
     info, objective = run.info, run.info.objective
-    if run.state.ended and run.evaluations:
-        yield f"{run.evaluations} of {info.budget} evaluations: {run.state.ended}"
+    if run.ending and run.evaluations:
+        yield run.ending
     if objective.also:
         ties = " (of ties, the simplest)" if objective.is_time else ""
         yield f"objectives {', '.join(objective.metrics)}, all minimised; best has the lowest {objective.metric}{ties}"

@@ -5,7 +5,7 @@ complete between two trials, can be copied, and works on network file systems. O
 read meanwhile. Nothing in a file is evaluated or unpickled.
 """
 
-from mptune.store.info import LaunchInfo, ParameterInfo, RunInfo, RunState, unit_of
+from mptune.store.info import INTERRUPTED, LaunchInfo, ParameterInfo, RunInfo, RunState, unit_of
 from mptune.store.run_file import FORMAT_VERSION, RunFile
 
-__all__ = ["FORMAT_VERSION", "LaunchInfo", "ParameterInfo", "RunFile", "RunInfo", "RunState", "unit_of"]
+__all__ = ["FORMAT_VERSION", "INTERRUPTED", "LaunchInfo", "ParameterInfo", "RunFile", "RunInfo", "RunState", "unit_of"]

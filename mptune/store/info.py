@@ -246,6 +246,10 @@ class LaunchInfo:
     types: Mapping[str, tuple[str, ...]]  #: by signature parameter: the application's parameters or a precision
 
 
+#: ``RunState.ended`` from the start of a run to its end.
+INTERRUPTED: Final = "interrupted"
+
+
 @dataclass(frozen=True, slots=True)
 class RunState:
     """The progress of a run, which changes with every trial."""
@@ -262,7 +266,7 @@ class RunState:
     verify_wanted: int = 0  #: unseen inputs asked for, if a reported trial had fewer for want of time; else 0
     launches: tuple[LaunchInfo, ...] = ()  #: known launches of an application
     sources: tuple[SourceUse, ...] = ()  #: use of each source in the search
-    ended: str = ""  #: why the search ended with evaluations left; empty if it did not
+    ended: str = ""  #: why evaluations are left, or INTERRUPTED until the run has ended; empty if all were spent
 
     @property
     def launched(self) -> dict[str, tuple[str, ...]]:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Final, Self
 
-from mptune.errors import RunFileError, did_you_mean
+from mptune.errors import RunFileError, RunFileTakenError, did_you_mean
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration, Value
 from mptune.store.info import ParameterInfo, Reading, RunInfo, RunState, parse_json, read_field
@@ -111,7 +111,7 @@ class RunFile:
             path.parent.mkdir(parents=True, exist_ok=True)
             held.callback(os.close, _lock(path, os.O_CREAT))
             if _has_content(path):
-                raise RunFileError(f"run file {path} was made by another process just now: {_ALTERNATIVES}")
+                raise RunFileTakenError(f"run file {path} was made by another process just now: {_ALTERNATIVES}")
             connection = held.enter_context(contextlib.closing(_connect(path)))
             file = cls(path, connection, held.pop_all(), info, state)
         try:
@@ -354,7 +354,7 @@ def _lock(path: Path, flags: int = 0) -> int:
         os.close(descriptor)
         if not isinstance(error, BlockingIOError):
             raise
-        raise RunFileError(f"run file {path} is being written by process {_writer(path)}") from error
+        raise RunFileTakenError(f"run file {path} is being written by process {_writer(path)}") from error
     return descriptor
 
 
@@ -384,7 +384,7 @@ def _refuse_taken(path: Path) -> None:
     _refuse_irregular(path)
     if _has_content(path):
         RunFile.open(path, read_only=True).close()  # raises if --resume is impossible
-        raise RunFileError(f"run file {path} exists already: {_ALTERNATIVES}")
+        raise RunFileTakenError(f"run file {path} exists already: {_ALTERNATIVES}")
 
 
 def _refuse_irregular(path: Path) -> None:

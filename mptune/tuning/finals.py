@@ -72,7 +72,7 @@ class FinalRounds:
         is_settled = run.best is None or run.is_settled(run.best)
         if session.measured_here or run.state.finals.noise or not is_settled:
             session.measured_here = True
-            session.update(finals=Finals())
+            session.finals = Finals()
 
     def consider(self, configurations: Sequence[Configuration]) -> None:
         """Add configurations that may be as fast as the baseline to the next finals."""
@@ -115,6 +115,7 @@ class FinalRounds:
         for _ in range(_MOST_FINALS):
             if self.are_settled or not self.hold():
                 break
+        self._session.update(finals=self._session.finals)
         self._warn_of_noise()
 
     def hold(self) -> bool:
@@ -149,7 +150,7 @@ class FinalRounds:
 
     def _confirm(self, turns: Turns, left_s: Callable[[], float]) -> None:
         """Time the trials to report beside the baseline in rounds after the choice, enough for an interval."""
-        finals, is_of_race = self._session.state.finals, bool(turns.measured)
+        finals, is_of_race = self._session.finals, bool(turns.measured)
         timed = [configuration for configuration in self._unconfirmed if configuration in finals.configurations]
         if not timed:
             return
@@ -164,7 +165,7 @@ class FinalRounds:
     def add(self, winner: Trial, trials: Sequence[Trial]) -> None:
         """Time further trials in turn with a winner and the baseline, in rounds that follow those of the finals."""
         session = self._session
-        baseline, finals = session.result().baseline, session.state.finals
+        baseline, finals = session.result().baseline, session.finals
         beside = (winner, *([] if baseline is None else [baseline]), *trials)
         together = {trial.configuration: trial for trial in beside}
         turns = Turns(self._session.evaluator, list(together.values()))
@@ -174,7 +175,8 @@ class FinalRounds:
         ratios = {t.configuration: Finals.of(rounds, 0).ratio(t.configuration, winner.configuration) for t in trials}
         times_ms = {c: winner.time_ms * ratio.value for c, ratio in ratios.items() if ratio is not None}
         self._keep_times([t for t in turns.trials() if t.configuration in ratios], times_ms)
-        session.update(finals=_extended(finals, turns, rounds, is_of_race=False))
+        session.finals = _extended(finals, turns, rounds, is_of_race=False)
+        session.update(finals=session.finals)
 
     def _keep(self, turns: Turns, finals: Finals) -> None:
         baseline = self._session.result().baseline
@@ -182,7 +184,7 @@ class FinalRounds:
         anchor = baseline.configuration if baseline is not None and is_there else None
         self._keep_times(turns.trials(), finals.typical_ms(anchor) if finals.configurations else {})
         self._failed = (self._failed - set(turns.measured)) | {c for c in turns.measured if not turns.runs(c)}
-        self._session.update(finals=finals)
+        self._session.finals = finals
 
     def _keep_times(self, trials: Sequence[Trial], times_ms: Mapping[Configuration, float]) -> None:
         """Keep trials that were timed again, with the times of the finals where known."""

@@ -67,13 +67,12 @@ class Schedule:
     def run(self) -> Run:
         """Search, time the finalists, verify the reported trials; return the run."""
         session = self._session
-        session.update(ended="")
         session.report(list(session.trials.values()), replayed=True)
         self._search()
-        session.update(ended=self._out_of_time())
         self._finals.begin()
         self._settle_and_verify()
         self._spend_reserve()
+        ended = self._why_ended()
         self._settle_and_verify()
         if self._own_baselines():
             session.warn(
@@ -84,7 +83,7 @@ class Schedule:
         self._warn_of_caches()
         for found in findings(session.result(), self._plan.kernel, self._plan.metric):
             session.warn(found)
-        return session.finish()
+        return session.finish(ended)
 
     # -- search --------------------------------------------------------------------------------
 
@@ -317,11 +316,13 @@ class Schedule:
             f"{objective.limits[broken]:g}; {what_helps}"
         )
 
-    def _out_of_time(self) -> str:
-        """Return why the search ended with evaluations left; else empty."""
+    def _why_ended(self) -> str:
+        """Return why the search ended with evaluations and configurations left; else empty."""
         session = self._session
-        if session.is_in_time or len(session.trials) >= self._budget:
+        if len(session.trials) >= min(self._budget, self._space.size):
             return ""
+        if session.is_in_time:
+            return f"strategy {self._plan.settings.strategy} expects no other configuration to be better"
         more = "give more --time-limit, or smaller sizes (--size)"
         if not session.trials:
             return f"the time limit was spent on preparation; {more}"

@@ -19,6 +19,7 @@ import mptune
 from mptune.measure.base import Evaluator
 from mptune.measure.device import DeviceEvaluator
 from mptune.results.objective import Objective
+from mptune.results.speedup import Finals
 from mptune.results.trial import Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
@@ -181,6 +182,7 @@ class RunSession(Session):
     ) -> None:
         super().__init__(evaluator, objective, Stopwatch(file.state.search_s))
         self.fixed = file.info.baseline_values or {}  #: values of the baseline's types
+        self.finals = file.state.finals  #: under way; the file has the last complete ones
         parameters = file.info.parameters
         self._has_other_types = any({*p.values} - {*self.fixed[p.name]} for p in parameters if p.name in self.fixed)
         self._file = file
@@ -211,7 +213,9 @@ class RunSession(Session):
             else:
                 stale.append(trial)
         self._file.retire(stale)
-        self.update(stale=len(stale))
+        if not set(self.finals.configurations) <= current.keys():  # of other conditions
+            self.finals = Finals()
+        self.update(stale=len(stale), finals=self.finals)
         revived = {trial.configuration for trial in retired}
         for trial in current.values():
             self.keep(trial, None if trial.configuration in revived else trial)
@@ -227,8 +231,9 @@ class RunSession(Session):
         return trial
 
     def result(self) -> Run:
-        """Return the run so far."""
-        return Run(self._file.info, list(self.trials.values()), self._file.state)
+        """Return the run so far, with the finals under way."""
+        state = dataclasses.replace(self._file.state, finals=self.finals)
+        return Run(self._file.info, list(self.trials.values()), state)
 
     # -- evaluating ----------------------------------------------------------------------------
 
@@ -304,8 +309,8 @@ class RunSession(Session):
             warnings=tuple(dict.fromkeys((*self._before.warnings, *self.warn.said))),
         )
 
-    def finish(self) -> Run:
-        """Record the end of the run and return it; new measurements replace the warnings of earlier sessions."""
-        spent = self.spent()
+    def finish(self, ended: str) -> Run:
+        """Record why the run ended and return it; new measurements replace the warnings of earlier sessions."""
+        spent = dataclasses.replace(self.spent(), ended=ended)
         self._file.update(dataclasses.replace(spent, warnings=self.warn.said) if self.measured_here else spent)
         return self.result()

@@ -27,7 +27,7 @@ from mptune.source.flags import recorded_flags
 from mptune.source.lints import examples, lints
 from mptune.source.loading import make_ready
 from mptune.source.render import heading, render_body
-from mptune.store import RunFile, RunInfo, RunState
+from mptune.store import INTERRUPTED, RunFile, RunInfo, RunState
 from mptune.tuning.plan import TuningPlan
 from mptune.tuning.schedule import Schedule
 from mptune.tuning.session import Progress, RunSession, Warnings, warn_caller
@@ -210,7 +210,7 @@ def _open_run(
     stack: contextlib.ExitStack, output: str | Path | None, resume: bool, info: RunInfo, workers: int
 ) -> tuple[RunFile, RunInfo]:
     """Return the run file of the trials (new, resumed or in memory), and its earlier definition of the run."""
-    state = RunState(workers=workers)
+    state = RunState(workers=workers, ended=INTERRUPTED)
     if output is None:
         return stack.enter_context(RunFile.in_memory(info, state)), info
     if not (resume and Path(output).exists()):
@@ -219,7 +219,7 @@ def _open_run(
     before = file.info
     before.require_same_run(info, str(output))
     info = dataclasses.replace(info, created_at=before.created_at)
-    file.update(dataclasses.replace(file.state, workers=workers), info)
+    file.update(dataclasses.replace(file.state, workers=workers, ended=INTERRUPTED), info)
     return file, before
 
 

@@ -271,7 +271,10 @@ WRONG_INPUT = {
     "check values": (("check", "axpy", "-p", "x_type=fp7"), "fp7"),
     "check all": (("check", "all", "-p", "x_type=fp32"), "-p x_type: kernels have parameters of their own"),
     "workers": (("tune", "axpy", "--backend", "host", "--workers", 4), "workers 4: expected at most one per device"),
-    "workers elsewhere": (("tune", "axpy", "--workers", 2, "--scheduler", "tcp://node1:8786"), "a scheduler has workers of its own"),
+    "workers elsewhere": (
+        ("tune", "axpy", "--workers", 2, "--scheduler", "tcp://node1:8786"),
+        "a scheduler has workers of its own",
+    ),
     "command": (("tnue", "axpy"), "No such command"),
     "option": (("tune", "axpy", "--max-eror", 1), "No such option"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import json
 import multiprocessing
 import os
@@ -11,6 +12,7 @@ import re
 import shlex
 import signal
 import sqlite3
+import subprocess
 import sys
 import time
 import warnings
@@ -279,13 +281,95 @@ def test_a_process_that_is_killed_loses_no_trial_and_resume_goes_on(mptune: Call
     assert process.exitcode == -signal.SIGKILL
     left = Run.load("runs/poly.db").trials
     assert [trial.time_ms for trial in left] == [7.0, 7.0]
-    assert json.loads(mptune("show", "runs/poly.db", "--json").out)["evaluations"] == 2
+    shown = json.loads(mptune("show", "runs/poly.db", "--json").out)
+    assert (shown["evaluations"], shown["ended"]) == (2, "interrupted")
+    unfinished = "2 of 5 evaluations: interrupted or still running; tune --resume completes the run"
+    for words_of in (("show",), ("wisdom", "-o", "poly.wisdom.json"), ("emit", "--kernel", OWN, "-o", "tuned")):
+        done = mptune(*words_of[:1], "runs/poly.db", *words_of[1:])
+        assert unfinished in done.out + done.err
+    assert unfinished in Path("tuned/README.md").read_text()
     assert mptune(*words, "--resume").code == 0
     finished = Run.load("runs/poly.db")
-    assert finished.evaluations == 5
+    assert (finished.evaluations, finished.state.ended) == (5, "")
     known = {trial.configuration for trial in left}
     assert known <= {trial.configuration for trial in finished.trials}
     assert len(set(made_up.checks) - known) == 3
+
+
+@pytest.mark.parametrize("narrowed", [False, True])
+def test_finals_of_before_stay_until_new_ones_are_complete(
+    made_up: MadeUpDevices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, narrowed: bool
+) -> None:
+    given: dict[str, Any] = {"backend": "host", "verify": 0, "max_error": 1e-5, "strategy": "random"}
+    given |= {"output": tmp_path / "run.db", "on_warning": lambda _: None}
+    before = tune(OWN, budget=12, **given)
+    calls = []
+
+    def lost(method: str, *arguments: Any) -> Any:
+        calls.append(method)
+        if len(calls) > 1:
+            raise RuntimeError("lost")
+        return MadeUpDevices.ask(made_up, method, *arguments)
+
+    monkeypatch.setattr(made_up, "ask", lost)
+    # Trials outside of a narrower search are set aside, and the finals with them.
+    more = {"restrict": {"block": (32, 64)}} if narrowed else {}
+    with pytest.raises(RuntimeError, match="lost"):
+        tune(OWN, budget=14, resume=True, **given, **more)
+    left = Run.load(tmp_path / "run.db")
+    assert left.state.ended == "interrupted"
+    assert (left.state.finals == before.state.finals) is not narrowed
+    assert left.best is not None
+    assert left.is_settled(left.best) is not narrowed
+
+
+def test_a_closed_log_does_not_end_a_run(mptune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stderr", Closed())
+    assert mptune(*TUNE, "--budget", 3, "--log").code == 0
+    run = Run.load("runs/poly.db")
+    assert (run.evaluations, run.state.ended) == (3, "")
+
+
+def test_a_default_name_that_is_taken_meanwhile_gives_way_to_the_next(
+    mptune: Call, made_up: MadeUpDevices, run_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def another_command_takes_it() -> Any:
+        Path("runs").mkdir(exist_ok=True)
+        Path("runs/poly.db").write_bytes(run_file.read_bytes())
+        return MadeUpDevices.start(made_up)
+
+    monkeypatch.setattr(made_up, "start", another_command_takes_it)
+    done = mptune(*TUNE, "--budget", 2)
+    assert done.code == 0, done.err
+    assert done.err.endswith("run file: runs/poly-2.db\n")
+    assert Path("runs/poly.db").read_bytes() == run_file.read_bytes()
+    Path("runs/poly.db").unlink()
+    assert mptune(*TUNE, "--budget", 2, "--output", "runs/poly.db").code == 2
+
+
+def test_a_search_that_leaves_configurations_out_says_why(mptune: Call) -> None:
+    words = ("tune", OWN, "--backend", "host", "-p", "unroll=1", "--max-error", "1e-9", "--verify", 0, "--budget")
+    document = json.loads(mptune(*words, 36, "--json").out)
+    assert document["evaluations"] < 36
+    assert document["ended"] == "strategy bayesian expects no other configuration to be better"
+
+
+def test_ctrl_c_while_the_command_is_imported_exits_with_130() -> None:
+    interrupting = """
+import sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "mptune.cli": raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+from mptune.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", interrupting], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
 
 
 # -- programs ------------------------------------------------------------------------------------

@@ -55,12 +55,12 @@ KNOWN = {"error": 0.0, "error.y": 0.0, "error.z": 0.0, "log10_error": -math.inf}
     ("values", "message"),
     [
         ({"queue": 1}, "the kernel never wrote 1001 of 1001 elements of 'y'"),
-        ({"mode": "wrong", "begin": 1}, "error was 0 at first and 0.5 after the timed launches"),
+        ({"mode": "wrong", "begin": 1}, "error was 0 at first and 0.5 later"),
         ({"mode": "idle", "begin": 1}, "the kernel never wrote 1001 of 1001 elements of 'y'"),
         ({"mode": "half", "begin": 1}, "the kernel never wrote 501 of 1001 elements of 'y'"),
         ({"mode": "nan", "begin": 2}, "output 'y' has NaN or infinity in 1 element, first at index .5."),
-        ({"mode": "wrong", "begin": LAST, "end": LAST + 1}, "error was 0 at first and 0.5 after"),
-        ({"mode": "wrong", "begin": LAST, "t": "fp32"}, "error was .*e-08 at first and 0.5 after"),
+        ({"mode": "wrong", "begin": LAST, "end": LAST + 1}, "error was 0 at first and 0.5 later"),
+        ({"mode": "wrong", "begin": LAST, "t": "fp32"}, "error was .*e-08 at first and 0.5 later"),
     ],
 )
 def test_what_is_right_at_first_and_not_as_it_is_timed_is_unstable(
@@ -73,6 +73,20 @@ def test_what_is_right_at_first_and_not_as_it_is_timed_is_unstable(
     assert re.search(message, trial.message), trial.message
     assert trial.metric("error_first") < 1e-7
     assert not trial.metric("error_last") < 0.3
+
+
+@pytest.mark.parametrize(
+    ("values", "status"),
+    [({"end": 1}, Status.UNSTABLE), ({}, Status.OK), ({"end": 1, "t": "fp32"}, Status.INACCURATE)],
+    ids=["once", "always", "narrower type"],
+)
+def test_an_inaccurate_configuration_of_the_widest_types_is_timed_and_compared_again(
+    bench: Bench, values: dict[str, Any], status: Status
+) -> None:
+    trial = evaluate(bench, Plan(error_limits={"error": 1e-3}, thresholds={"error": 1e-3}), mode="wrong", **values)
+    assert trial.status is status
+    assert trial.error == pytest.approx(0.5)
+    assert math.isnan(trial.time_ms) is (status is Status.INACCURATE)
 
 
 def test_every_round_of_the_finalists_is_compared(bench: Bench) -> None:
