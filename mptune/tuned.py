@@ -16,6 +16,7 @@ from mptune.kernel.limits import space_on, widest
 from mptune.measure.arrays import Arrays, arrays_of
 from mptune.measure.buffers import Memory
 from mptune.measure.program import Program, first_that_runs
+from mptune.results.trial import Trial
 from mptune.results.unseen import CONFIDENCE
 from mptune.run import Run
 from mptune.source.loading import remarks, sizes_of, tunable_of_run
@@ -53,15 +54,26 @@ class _OneRun:
 
     def baseline(self, sizes: Sizes) -> Choice:
         """Return the baseline of the run where it is valid at some sizes here, else another one."""
-        limits = self.backend.device.facts()
+        limits, baseline, refused = self.backend.device.facts(), self.run.baseline, _refused([self.run])
+        is_accurate = baseline is not None and baseline.configuration not in refused
+        if self.run.best is None and not is_accurate:
+            raise MptuneError(
+                f"the run of {self.kernel.called} has no feasible trial and no accurate baseline, so nothing is called: "
+                "mptune show says why its trials failed; tune again with a larger budget or threshold"
+            )
         try:
             space = space_on(self.kernel, sizes, limits).restrict(self.kernel.baseline_values())
         except EmptySpaceError as error:
             raise KernelError(f"{self.kernel.called} has no baseline to fall back on at {sizes}: {error}") from error
-        baseline = self.run.baseline
-        if baseline is not None and baseline.configuration in space:
+        if baseline is not None and is_accurate and baseline.configuration in space:
             return Choice(baseline.configuration, "the baseline of the run")
-        return Choice(widest(self.kernel, sizes, limits)[0], "the widest types, not tuned")
+        for configuration in widest(self.kernel, sizes, limits):
+            if configuration not in refused:
+                return Choice(configuration, "the widest types, not tuned")
+        raise KernelError(
+            f"{self.kernel.called} has no baseline to fall back on at {sizes}: the run's trials in the widest types "
+            "failed or were inaccurate"
+        )
 
 
 class TunedKernel:
@@ -69,7 +81,8 @@ class TunedKernel:
 
     The baseline takes its place, with a warning that says why, on another device than that of the run, at other sizes,
     where no trial is feasible, and in a call whose inputs overflow in its types or whose outputs are not finite in
-    them. The baseline has the widest types and the accurate policy: it is slower and right.
+    them. The baseline has the widest types and the accurate policy: it is slower and right. A configuration is never
+    called after a failed or inaccurate trial, unless the inaccurate one is given by ``configuration``.
 
     Wisdom, runs at several sizes, or a run with an error limit given here, decide for the sizes of each call: the
     fastest configuration whose error keeps the limit there with the confidence wanted, else the baseline
@@ -99,7 +112,8 @@ class TunedKernel:
         RunFileError, WisdomError: a file cannot be read, or wisdom does not say what is wanted.
         KernelError: the runs are of different kernels or of the other kind, or the definition is not found or has
             changed.
-        MptuneError: no trial, or several, are meant by the configuration.
+        MptuneError: no trial, or several, are meant by the configuration, or its trial failed; or the run has neither a
+            feasible trial nor an accurate baseline.
         UnknownNameError: no parameter, or no value of one, has a name given.
         BackendUnavailableError: nothing can run here.
         CompileError: not even the baseline compiles.
@@ -140,6 +154,7 @@ class TunedKernel:
             raise KernelError(
                 f"the wisdom is of the {self.kernel.called}: mptune.Tuned{self.kernel.what.capitalize()} runs it"
             )
+        self._refused = _refused([self._source.run] if isinstance(self._source, _OneRun) else loaded)
         self._given = dict(sizes or {})
         self._lock = threading.Lock()
         self._memory = Memory(self._backend)
@@ -152,7 +167,11 @@ class TunedKernel:
 
     def _named(self, configuration: int | str | Mapping[str, Any]) -> Configuration:
         if isinstance(configuration, Mapping):
-            return self.kernel.configuration(configuration)
+            named = self.kernel.configuration(configuration)
+            trial = self._refused.get(named)
+            if trial is not None and not trial.is_valid:
+                raise MptuneError(f"configuration {named} did not run: {trial.status.value}, {trial.message}")
+            return named
         if isinstance(self._source, BySize):
             raise MptuneError(
                 f"configuration {str(configuration)!r}: wisdom has no trials to name; give values by parameter"
@@ -221,7 +240,8 @@ class TunedKernel:
                     needs_baseline = True
                     warn_caller(f"{self.kernel.name} uses the baseline for this call: {trouble}")
             if needs_baseline:
-                _, outputs = first_that_runs(self._baselines(), lambda each: self._run(each, arrays))
+                accurate = (each for each in self._baselines() if each not in self._refused)
+                _, outputs = first_that_runs(accurate, lambda each: self._run(each, arrays))
             found = {name: arrays.returned(array, converted) for name, array in outputs.items()}
             arrays.settle()
         is_single = isinstance(kernel, Kernel) and len(found) == 1
@@ -274,6 +294,11 @@ class TunedApplication(TunedKernel):
     """The same of an application: a call takes the arrays of its buffers and returns all outputs by name."""
 
     _kind = Application
+
+
+def _refused(runs: Sequence[Run]) -> dict[Configuration, Trial]:
+    """Return the failed and the inaccurate trials by configuration."""
+    return {t.configuration: t for run in runs for t in run.trials if run.info.objective.error_excess(t) > 0}
 
 
 def _doubts(arrays: Arrays, outputs: Mapping[str, Any], masked: Collection[str]) -> str:

@@ -136,7 +136,7 @@ def _kept(name: str, run: Run) -> AtSize:
     chosen = [[*of_types.values()][place] for place in places]
     trials = {trial.configuration: trial for trial in (run.best, run.baseline, *chosen) if trial is not None}
     found = [_timed(run, trial, ["error"]) for trial in trials.values() if trial.time_ms > 0]
-    if not found:
+    if not feasible:
         closest = run.closest
         nearest = "" if closest is None else f"; the closest: {run.objective.judge(closest).message}"
         raise WisdomError(f"{name} has nothing to tell: no trial is accurate enough{nearest}")

@@ -17,18 +17,16 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from mptune.errors import WisdomError, did_you_mean
-from mptune.paths import write_whole
+from mptune.paths import open_regular, write_whole
 from mptune.results.speedup import TIE
+from mptune.results.trial import Between, Milliseconds, Reading
 from mptune.space.configuration import Configuration, Value
-from mptune.store.info import Between, Reading, read_fields
+from mptune.store.info import parse_json, read_fields
 
 FORMAT_VERSION: Final = 1
 #: By this member a file is recognised; its value is the version.
 _MARK: Final = "mptune_wisdom"
 _LARGEST_BYTES: Final = 16 << 20
-#: Between these are all times, in ms, and their ratios.
-_LEAST: Final = 1e-30
-_MOST: Final = 1e30
 _LARGEST_SIZE: Final = 2**53
 #: More inputs than anyone draws; of many more, what the worst of them says could not be computed.
 _MOST_DRAWS: Final = 10**9
@@ -314,22 +312,20 @@ class Wisdom:
     def load(cls, path: str | Path) -> Wisdom:
         """Read a file."""
         path = Path(path)
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise WisdomError(f"cannot read {path}: it is not a regular file")
         try:
-            data = path.read_bytes() if path.stat().st_size <= _LARGEST_BYTES else None
+            with open_regular(path) as file:
+                data = file.read(_LARGEST_BYTES + 1)
         except FileNotFoundError:
             names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
             raise WisdomError(f"no file {path}{did_you_mean(path.name, names, path.parent)}") from None
         except OSError as error:
             raise WisdomError(f"cannot read {path}: {error.strerror or error}") from error
-        if data is None:
+        if len(data) > _LARGEST_BYTES:
             raise WisdomError(f"{path}: more than {_LARGEST_BYTES >> 20} MiB; no wisdom is as large as that")
         try:
-            document = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-            raise WisdomError(f"{path}: not valid JSON: {what}") from error
+            document = parse_json(data.decode("utf-8-sig"))
+        except ValueError as error:
+            raise WisdomError(f"{path}: not valid JSON: {error}") from error
         return _wisdom(path, document)
 
 
@@ -358,7 +354,6 @@ def _text(value: Any, indent: str = "") -> str:
 # -- reading -------------------------------------------------------------------------------------
 
 _Objects = tuple[Mapping[str, Any], ...]
-_Time = Annotated[float, Between(_LEAST, _MOST)]
 _Error = Annotated[Reading, Between(0.0, sys.float_info.max)]
 _Count = Annotated[int, Between(0, _MOST_DRAWS)]
 _ERRORS: Final[Mapping[str, Any]] = {
@@ -369,9 +364,8 @@ _ERRORS: Final[Mapping[str, Any]] = {
 }
 _TIMED: Final[Mapping[str, Any]] = {
     "configuration": Configuration,
-    "time_ms": _Time,
-    "speedup": _Time,
-    "interval": tuple[_Time, ...],
+    "time_ms": Milliseconds,
+    **dict.fromkeys(("speedup", "interval"), Milliseconds),
     "unseen": _Count,
     "best": bool,
     "baseline": bool,

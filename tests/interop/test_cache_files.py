@@ -267,7 +267,7 @@ def test_a_missing_file_suggests_its_neighbour(tmp_path: Path) -> None:
 
 def test_a_folder_lists_what_it_holds(tmp_path: Path) -> None:
     write(tmp_path / "gemm.json", "{}")
-    with pytest.raises(SpaceFileError, match=r"is a folder, not a space file; it holds: gemm\.json"):
+    with pytest.raises(SpaceFileError, match=r"is a folder, not a run or a recording; it holds: gemm\.json"):
         read_run(tmp_path)
 
 
