@@ -25,7 +25,11 @@ from mptune.store import ParameterInfo, RunFile, RunInfo, RunState
 
 
 def trial(number=0, **fields):
-    fields = {"status": Status.OK, "key": f"key {number}", "measurement": Measurement({"time_ms": number / 7})} | fields
+    fields = {
+        "status": Status.OK,
+        "key": f"key {number}",
+        "measurement": Measurement({"time_ms": (number + 1) / 7}),
+    } | fields
     return Trial(Configuration({"number": number, "type": "fp32"}), **fields)
 
 
@@ -94,7 +98,7 @@ infos = st.builds(
     **dict.fromkeys(["budget", "seed", "configurations"], st.none() | st.integers(0)),
     **dict.fromkeys(["observers", "constraints", "signature"], st.lists(texts, max_size=2).map(tuple)),
     **dict.fromkeys(["versions", "strategy_options", "units"], st.dictionaries(texts, texts, max_size=2)),
-    sizes=st.dictionaries(texts, st.integers(), max_size=2),
+    sizes=st.dictionaries(texts, st.integers(0), max_size=2),
     objective=objectives,
     baseline_values=st.none() | st.dictionaries(texts, value_tuples, max_size=2),
     parameters=st.lists(st.builds(ParameterInfo, texts, texts, value_tuples), max_size=2).map(tuple),

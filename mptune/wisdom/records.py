@@ -354,6 +354,8 @@ def _text(value: Any, indent: str = "") -> str:
 # -- reading -------------------------------------------------------------------------------------
 
 _Objects = tuple[Mapping[str, Any], ...]
+#: A ratio of times has the range of a time.
+_Ratio = Milliseconds
 _Error = Annotated[Reading, Between(0.0, sys.float_info.max)]
 _Count = Annotated[int, Between(0, _MOST_DRAWS)]
 _ERRORS: Final[Mapping[str, Any]] = {
@@ -365,7 +367,8 @@ _ERRORS: Final[Mapping[str, Any]] = {
 _TIMED: Final[Mapping[str, Any]] = {
     "configuration": Configuration,
     "time_ms": Milliseconds,
-    **dict.fromkeys(("speedup", "interval"), Milliseconds),
+    "speedup": _Ratio,
+    "interval": tuple[_Ratio, ...],
     "unseen": _Count,
     "best": bool,
     "baseline": bool,
