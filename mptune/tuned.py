@@ -58,8 +58,8 @@ class _OneRun:
         is_accurate = baseline is not None and baseline.configuration not in refused
         if self.run.best is None and not is_accurate:
             raise MptuneError(
-                f"the run of {self.kernel.called} has no feasible trial and no accurate baseline to call: mptune show says "
-                "why its trials failed; tune again with a larger budget or threshold"
+                f"the run of {self.kernel.called} has no feasible trial and no accurate baseline to call: mptune show "
+                "says why its trials failed; tune again with a larger budget or threshold"
             )
         try:
             space = space_on(self.kernel, sizes, limits).restrict(self.kernel.baseline_values())

@@ -221,7 +221,7 @@ def test_violations_are_at_most_the_unseen_inputs(filled, violations):
     if violations <= 20:
         assert Run.load(filled).trials[7].metric("unseen_violations") == violations
     else:
-        with pytest.raises(RunFileError, match="trial 8 .* should be at most 20, its inputs"):
+        with pytest.raises(RunFileError, match=r"trial 8 .* should be at most 20, its inputs"):
             Run.load(filled)
 
 

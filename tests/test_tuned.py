@@ -18,6 +18,7 @@ import mptune
 from mptune.backends.host import HostBackend, HostDevice
 from mptune.data import DataManager
 from mptune.errors import KernelError, MptuneError, UnknownNameError
+from mptune.kernel.limits import widest
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 
@@ -98,13 +99,12 @@ def test_only_an_inaccurate_trial_is_called_if_it_is_given(x: Any) -> None:
 
 
 def test_a_call_with_large_values_passes_over_a_baseline_that_crashed(x: Any) -> None:
-    first = timed(9, 1e-16, Status.CRASH).configuration
-    crashed = [timed(9, 1e-16, Status.CRASH, block=block) for block in POLY.parameters[0].values if block != 128]
+    wide = widest(POLY, POLY.resolve_sizes("default"), {})
+    crashed = [Trial(configuration, Status.CRASH) for configuration in wide[:-1]]
     with mptune.TunedKernel(run_of(POLY, [*crashed, BEST]), POLY) as tuned:
         with pytest.warns(UserWarning, match="uses the baseline for this call"):
             assert np.allclose(tuned(x=1e6 * x), polynomial(1e6 * x), rtol=1e-14)
-        used = {configuration["block"] for configuration in tuned._programs}
-        assert used == {128} != {first["block"]}
+        assert tuned._programs.keys() == {BEST.configuration, wide[-1]}
 
 
 def test_a_baseline_that_is_not_valid_here_is_replaced_by_one_that_is(monkeypatch: pytest.MonkeyPatch) -> None:

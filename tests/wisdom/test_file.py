@@ -195,7 +195,7 @@ TIMED = ("tuned", 0, "configurations", 0)
         ('{"mptune_wisdom": 1}', "its field 'kernels' should be a list of objects, and is None"),
         ('{"mptune_wisdom": 1, "kernels": [3]}', "its field 'kernels' should be a list of objects, and is [3]"),
         (damaged(put("device", value=3)), "kernels[0]: its field 'device' should be a text, and is 3"),
-        (damaged(put("tuned", 0, "sizes", value={"n": 0})), "tuned[0]: its field 'sizes' should be whole numbers from 1 to"),
+        (damaged(put("tuned", 0, "sizes", value={"n": 0})), "its field 'sizes' should be whole numbers from 1 to"),
         (damaged(put("tuned", 0, "sizes", value={"n": 2**60})), "numbers from 1 to 9.0072e+15 by name"),
         (damaged(put("tuned", 0, "sizes", value={})), "tuned[0]: no size"),
         (damaged(put("tuned", 0, "threshold", value={"error": -1})), "its field 'threshold' should be numbers from"),
