@@ -194,7 +194,7 @@ from mptune.store import RunFile
 file = RunFile.open(sys.argv[1])
 for number in range(int(sys.argv[2]), 100000):
     configuration = Configuration({"number": number})
-    file.add(Trial(configuration, Status.OK, "x" * 3000, Measurement({"time_ms": number / 3}), key=str(number)))
+    file.add(Trial(configuration, Status.OK, "x" * 3000, Measurement({"time_ms": (number + 1) / 3}), key=str(number)))
     print(number, flush=True)
 """
 
@@ -216,7 +216,7 @@ def test_kill_loses_no_trial_that_was_added(path):
         with RunFile.open(path) as file:
             found = file.trials()
         assert [t.configuration["number"] for t in found] == list(range(len(found)))
-        assert all(t.time_ms == t.configuration["number"] / 3 and len(t.message) == 3000 for t in found)
+        assert all(t.time_ms == (t.configuration["number"] + 1) / 3 and len(t.message) == 3000 for t in found)
         last_told = max([first, *(int(line) for line in told[:-1])])
         assert len(found) > last_told
         first = len(found)
