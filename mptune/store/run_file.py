@@ -453,8 +453,9 @@ def _from_rows(rows: Sequence[Sequence[Any]], allowed: Mapping[str, Set[Value]],
                 raise RunFileError(f"{damaged}: the run lists no value {unknown.pop()!r} of its {name}")
         for name in {name for metrics in fields[5] for name in metrics}:
             first, dot, _ = name.partition(".")
-            given = [metrics[name] for metrics in fields[5] if not math.isnan(metrics.get(name, math.nan))]
-            read_field(name, METRIC_TYPES.get(first + dot, Reading), given, damaged)
+            if kind := METRIC_TYPES.get(first + dot):
+                given = [metrics[name] for metrics in fields[5] if not math.isnan(metrics.get(name, math.nan))]
+                read_field(name, kind, given, damaged)
         for metrics in fields[5]:
             if metrics.get("unseen_violations", 0) > (inputs := metrics.get("unseen_inputs", 0)):
                 raise RunFileError(f"{damaged}: its field 'unseen_violations' should be at most {inputs:g}, its inputs")
