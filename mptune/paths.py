@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from pathlib import Path
@@ -77,6 +78,13 @@ def open_own(path: Path) -> BinaryIO:
         file.close()
         raise PermissionError(f"{path} can be changed by others")
     return file
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading; raises OSError for a pipe or a device, from which nothing may ever come."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return path.open("rb")
 
 
 def write_whole(path: Path, data: bytes) -> None:

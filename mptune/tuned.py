@@ -16,6 +16,7 @@ from mptune.kernel.limits import space_on, widest
 from mptune.measure.arrays import Arrays, arrays_of
 from mptune.measure.buffers import Memory
 from mptune.measure.program import Program, first_that_runs
+from mptune.results.trial import Trial
 from mptune.results.unseen import CONFIDENCE
 from mptune.run import Run
 from mptune.source.loading import remarks, sizes_of, tunable_of_run
@@ -54,15 +55,26 @@ class _OneRun:
 
     def baseline(self, sizes: Sizes) -> Choice:
         """Return the baseline of the run, or another one if it is not valid at some sizes here."""
-        limits = self.backend.device.facts()
+        limits, baseline, refused = self.backend.device.facts(), self.run.baseline, _refused([self.run])
+        is_accurate = baseline is not None and baseline.configuration not in refused
+        if self.run.best is None and not is_accurate:
+            raise MptuneError(
+                f"the run of {self.kernel.called} has no feasible trial and no accurate baseline to call: mptune show "
+                "says why its trials failed; tune again with a larger budget or threshold"
+            )
         try:
             space = space_on(self.kernel, sizes, limits).restrict(self.kernel.baseline_values())
         except EmptySpaceError as error:
             raise KernelError(f"{self.kernel.called} has no baseline to fall back on at {sizes}: {error}") from error
-        baseline = self.run.baseline
-        if baseline is not None and baseline.configuration in space:
+        if baseline is not None and is_accurate and baseline.configuration in space:
             return Choice(baseline.configuration, "the baseline of the run")
-        return Choice(widest(self.kernel, sizes, limits)[0], "the widest types, not tuned")
+        for configuration in widest(self.kernel, sizes, limits):
+            if configuration not in refused:
+                return Choice(configuration, "the widest types, not tuned")
+        raise KernelError(
+            f"{self.kernel.called} has no baseline to fall back on at {sizes}: the run's trials in the widest types "
+            "failed or were inaccurate"
+        )
 
 
 class Tuned:
@@ -70,7 +82,8 @@ class Tuned:
 
     Use :class:`TunedKernel` or :class:`TunedApplication`. The baseline, in the widest types and with the accurate
     policy, is used instead on another device, at other sizes than those of a single run, without a feasible trial, and
-    for a call whose inputs overflow or whose outputs are not finite. A warning gives the reason.
+    for a call whose inputs overflow or whose outputs are not finite. A warning gives the reason. A configuration is
+    never called after a failed or inaccurate trial, unless the inaccurate one is given by ``configuration``.
 
     Wisdom, runs at several sizes, or a run with ``max_error`` choose by the sizes of each call: the fastest
     configuration whose error keeps the limit there, else the baseline (:mod:`mptune.wisdom.choosing`).
@@ -99,7 +112,8 @@ class Tuned:
         RunFileError, WisdomError: a file cannot be read, or the wisdom is of another kernel or metric.
         KernelError: the runs are of different kernels or of the other kind, or the definition is not found or has
             changed.
-        MptuneError: the configuration matches no trial, or several.
+        MptuneError: the configuration matches no trial, or several, or its trial failed; or the run has neither a
+            feasible trial nor an accurate baseline.
         UnknownNameError: there is no parameter, or no value of one, of that name.
         BackendUnavailableError: no backend can run here.
         CompileError: not even the baseline compiles.
@@ -140,6 +154,7 @@ class Tuned:
             raise KernelError(
                 f"the wisdom is of the {self.kernel.called}: mptune.Tuned{self.kernel.what.capitalize()} runs it"
             )
+        self._refused = _refused([self._source.run] if isinstance(self._source, _OneRun) else loaded)
         self._given = dict(sizes or {})
         self._lock = threading.Lock()
         self._memory = Memory(self._backend)
@@ -152,7 +167,11 @@ class Tuned:
 
     def _named(self, configuration: int | str | Mapping[str, Any]) -> Configuration:
         if isinstance(configuration, Mapping):
-            return self.kernel.configuration(configuration)
+            named = self.kernel.configuration(configuration)
+            trial = self._refused.get(named)
+            if trial is not None and not trial.is_valid:
+                raise MptuneError(f"configuration {named} did not run: {trial.status.value}, {trial.message}")
+            return named
         if isinstance(self._source, BySize):
             raise MptuneError(
                 f"configuration {str(configuration)!r}: wisdom has no trials to name; give values by parameter"
@@ -227,7 +246,8 @@ class Tuned:
                     needs_baseline = True
                     warn_caller(f"{self.kernel.name} uses the baseline for this call: {trouble}")
             if needs_baseline:
-                _, outputs = first_that_runs(self._baselines(), lambda each: self._run(each, arrays))
+                accurate = (each for each in self._baselines() if each not in self._refused)
+                _, outputs = first_that_runs(accurate, lambda each: self._run(each, arrays))
             found = {name: arrays.returned(array, converted) for name, array in outputs.items()}
             arrays.settle()
         is_single = isinstance(kernel, Kernel) and len(found) == 1
@@ -292,6 +312,11 @@ class TunedApplication(Tuned):
     """
 
     _kind = Application
+
+
+def _refused(runs: Sequence[Run]) -> dict[Configuration, Trial]:
+    """Return the failed and the inaccurate trials by configuration."""
+    return {t.configuration: t for run in runs for t in run.trials if run.info.objective.error_excess(t) > 0}
 
 
 def _overflows(arrays: Arrays, outputs: Mapping[str, Any], masked: Collection[str]) -> str:

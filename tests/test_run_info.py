@@ -21,11 +21,15 @@ from mptune.store import ParameterInfo, RunFile, RunInfo, RunState
     ("fields", "message"),
     [
         ({"kernel": 3}, "'kernel' should be a text, and is 3"),
-        ({"seed": "none"}, "'seed' should be a whole number a double can hold, and is 'none'"),
-        ({"budget": True}, "'budget' should be a whole number a double can hold, and is True"),
+        ({"seed": "none"}, "'seed' should be a whole number of 0 or more, and is 'none'"),
+        ({"budget": True}, "'budget' should be a whole number of 0 or more, and is True"),
         ({"baseline_share": "a lot"}, "'baseline_share' should be a number"),
-        ({"sizes": [1]}, "'sizes' should be whole numbers a double can hold by name"),
-        ({"sizes": {"n": 1.5}}, "'sizes' should be whole numbers a double can hold by name"),
+        ({"seed": -1}, "'seed' should be a whole number of 0 or more, and is -1"),
+        ({"budget": -1}, "'budget' should be a whole number of 0 or more, and is -1"),
+        ({"baseline_share": 1.01}, "'baseline_share' should be a number from 0 to 1, and is 1.01"),
+        ({"sizes": [1]}, "'sizes' should be whole numbers of 0 or more by name"),
+        ({"sizes": {"n": 1.5}}, "'sizes' should be whole numbers of 0 or more by name"),
+        ({"sizes": {"n": -1}}, "'sizes' should be whole numbers of 0 or more by name"),
         ({"versions": "g++"}, "'versions' should be texts by name"),
         ({"signature": "x_type"}, "'signature' should be a list of texts, and is 'x_type'"),
         ({"baseline_values": {"x_type": "fp64"}}, "'baseline_values' should be lists of values by name"),
@@ -44,7 +48,9 @@ from mptune.store import ParameterInfo, RunFile, RunInfo, RunState
         ({"threshold": -1.0}, "its objective is wrong: the error threshold must be positive"),
         ({"penalty": "sof"}, "its objective is wrong: unknown penalty 'sof'"),
         ({"objective": "time_ms +"}, "its objective is wrong"),
-        ({"wall_s": "long"}, "'wall_s' should be a number up to 1e100, and is 'long'"),
+        ({"wall_s": "long"}, "'wall_s' should be a number of 0 or more, and is 'long'"),
+        ({"wall_s": -1e-9}, "'wall_s' should be a number of 0 or more, and is -1e-09"),
+        ({"workers": -1}, "'workers' should be a whole number of 0 or more, and is -1"),
         ({"command": ["x" * 200]}, "'command' should be a text, and is ['xxx"),
     ],
 )
@@ -60,6 +66,13 @@ def test_what_is_wrong_is_refused_in_one_line_that_names_it(
     assert str(caught.value).startswith(f"run file {path}: ")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+def test_the_least_values_are_read(tmp_path: Path) -> None:
+    fields = {"seed": 0, "budget": 0, "baseline_share": 1, "sizes": {"n": 0}, "configurations": 0, "wall_s": 0}
+    create(tmp_path / "run.db", fields).close()
+    run = Run.load(tmp_path / "run.db")
+    assert {**run.info.to_json(), **run.state.to_json()}.items() >= fields.items()
 
 
 def test_fields_of_a_later_mptune_and_missing_ones_do_no_harm() -> None:

@@ -25,7 +25,11 @@ from mptune.store import ParameterInfo, RunFile, RunInfo, RunState
 
 
 def trial(number=0, **fields):
-    fields = {"status": Status.OK, "key": f"key {number}", "measurement": Measurement({"time_ms": number / 7})} | fields
+    fields = {
+        "status": Status.OK,
+        "key": f"key {number}",
+        "measurement": Measurement({"time_ms": (number + 1) / 7}),
+    } | fields
     return Trial(Configuration({"number": number, "type": "fp32"}), **fields)
 
 
@@ -94,7 +98,7 @@ infos = st.builds(
     **dict.fromkeys(["budget", "seed", "configurations"], st.none() | st.integers(0)),
     **dict.fromkeys(["observers", "constraints", "signature"], st.lists(texts, max_size=2).map(tuple)),
     **dict.fromkeys(["versions", "strategy_options", "units"], st.dictionaries(texts, texts, max_size=2)),
-    sizes=st.dictionaries(texts, st.integers(), max_size=2),
+    sizes=st.dictionaries(texts, st.integers(0), max_size=2),
     objective=objectives,
     baseline_values=st.none() | st.dictionaries(texts, value_tuples, max_size=2),
     parameters=st.lists(st.builds(ParameterInfo, texts, texts, value_tuples), max_size=2).map(tuple),
@@ -190,7 +194,7 @@ from mptune.store import RunFile
 file = RunFile.open(sys.argv[1])
 for number in range(int(sys.argv[2]), 100000):
     configuration = Configuration({"number": number})
-    file.add(Trial(configuration, Status.OK, "x" * 3000, Measurement({"time_ms": number / 3}), key=str(number)))
+    file.add(Trial(configuration, Status.OK, "x" * 3000, Measurement({"time_ms": (number + 1) / 3}), key=str(number)))
     print(number, flush=True)
 """
 
@@ -212,7 +216,7 @@ def test_kill_loses_no_trial_that_was_added(path):
         with RunFile.open(path) as file:
             found = file.trials()
         assert [t.configuration["number"] for t in found] == list(range(len(found)))
-        assert all(t.time_ms == t.configuration["number"] / 3 and len(t.message) == 3000 for t in found)
+        assert all(t.time_ms == (t.configuration["number"] + 1) / 3 and len(t.message) == 3000 for t in found)
         last_told = max([first, *(int(line) for line in told[:-1])])
         assert len(found) > last_told
         first = len(found)

@@ -22,7 +22,7 @@ from mptune.store import FORMAT_VERSION, RunFile, RunInfo, RunState
 
 
 def trial(number=0, message=""):
-    measurement = Measurement({"time_ms": number / 7})
+    measurement = Measurement({"time_ms": (number + 1) / 7})
     return Trial(Configuration({"number": number}), Status.OK, message, measurement, key=f"key {number}")
 
 
@@ -167,8 +167,14 @@ def test_a_file_with_any_bytes_changed_is_refused_or_read(filled):
         ("UPDATE trials SET warnings = 'null' WHERE id = 9", "trial 9 cannot be read"),
         ("UPDATE trials SET warnings = '[\"\\ud800\"]' WHERE id = 9", "a cell of it is not valid JSON"),
         ("UPDATE trials SET message = CAST(x'eda080' AS TEXT) WHERE id = 9", "UTF-8"),
-        ("UPDATE trials SET durations_s = '{\"compile\": 1e308}' WHERE id = 9", "trial 9 cannot be read.*up to 1e100"),
-        ("UPDATE settings SET value = '1e308' WHERE name = 'search_s'", "'search_s' should be a number up to 1e100"),
+        ("UPDATE trials SET durations_s = '{\"compile\": 1e308}' WHERE id = 9", "trial 9 cannot be read.*0 or more"),
+        ("UPDATE settings SET value = '1e308' WHERE name = 'search_s'", "'search_s' should be a number of 0 or more"),
+        (
+            f"UPDATE settings SET value = '{'9' * 5000}' WHERE name = 'seed'",
+            r"read \(a number of it has thousands of d",
+        ),
+        ("DELETE FROM settings", "its settings lack 'kernel'"),
+        ("DELETE FROM settings WHERE name = 'threshold'", "its settings lack 'threshold'"),
         ("UPDATE settings SET value = '[\"\\ud800\"]' WHERE name = 'warnings'", "settings cannot be read"),
         ("UPDATE trials SET message = CAST(zeroblob(17000000) AS TEXT) WHERE id = 9", "a cell of it is larger than 16"),
         ("UPDATE settings SET value = 'import os'", "settings cannot be read"),
@@ -179,6 +185,53 @@ def test_damaged_rows_are_named(filled, change, message):
         connection.execute(change)
     with pytest.raises(RunFileError, match=message), RunFile.open(filled, read_only=True) as file:
         file.trials()
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("time_ms", [1e-30, 1e30], [0, -1, 1e-320, 1e308, "Infinity"]),
+        ("time_min_ms", [0], [-1e-300]),
+        ("time_ms.axpy", [0], [-1]),
+        ("error", [0, "Infinity", "NaN"], [-1e-300, "-Infinity"]),
+        ("error.y", [0, "NaN"], [-1]),
+        ("memory_bytes", [0], [-1, "Infinity"]),
+        ("unseen_inputs", [0, 20], [-1]),
+        ("unseen_violations", [0], [-3, 1]),
+        ("own_metric", [-1, "-Infinity"], []),
+    ],
+)
+def test_metrics_are_within_their_ranges(filled, name, right, wrong):
+    for values, is_right in ((right, True), (wrong, False)):
+        for value in values:
+            with edited(filled) as connection:
+                connection.execute("UPDATE trials SET metrics = ? WHERE id = 8", (f'{{"{name}": {value}}}',))
+            if is_right:
+                assert len(Run.load(filled).trials) == 60
+            else:
+                with pytest.raises(RunFileError, match=f"trial 8 cannot be read: its field '{name}' should be"):
+                    Run.load(filled)
+
+
+@pytest.mark.parametrize("violations", [0, 20, 21])
+def test_violations_are_at_most_the_unseen_inputs(filled, violations):
+    with RunFile.open(filled) as file:
+        metrics = {"time_ms": 1, "unseen_inputs": 20, "unseen_violations": violations}
+        file.add(trial(7).with_measurement(metrics=metrics))
+    if violations <= 20:
+        assert Run.load(filled).trials[7].metric("unseen_violations") == violations
+    else:
+        with pytest.raises(RunFileError, match=r"trial 8 .* should be at most 20, its inputs"):
+            Run.load(filled)
+
+
+@pytest.mark.parametrize(("values", "message"), [({}, "no value None of its number"), ({"z": 1}, "no parameter 'z'")])
+def test_a_trial_has_the_parameters_of_the_run(path, values, message):
+    number = {"number": 1} if values else {}
+    with create(path, {"parameters": [{"name": "number", "kind": "ordinal", "values": [1]}]}) as file:
+        file.add(trial(1), Trial(Configuration({**number, **values}), Status.OK))
+    with pytest.raises(RunFileError, match=f"trial 2 cannot be read: the run .*{message}"):
+        Run.load(path)
 
 
 def test_a_value_the_run_does_not_list_is_refused(path):

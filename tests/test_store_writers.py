@@ -44,7 +44,7 @@ while True:
     with file:
         for _ in range(chance.randrange(1, 6)):
             configuration = Configuration({"writer": writer, "number": number})
-            measurement = Measurement({"time_ms": number / 7})
+            measurement = Measurement({"time_ms": (number + 1) / 7})
             trial = Trial(configuration, Status.OK, "x" * 3000, measurement, key=f"{writer} {number}")
             file.add(trial, state=dataclasses.replace(file.state, **{("stale", "workers")[writer]: number + 1}))
             print(number, flush=True)
@@ -91,7 +91,7 @@ class Writer:
         trials = [t for t in file.trials() if t.configuration["writer"] == self.number]
         found = [t.configuration["number"] for t in trials]
         assert found == list(range(len(found)))
-        assert all(t.time_ms == t.configuration["number"] / 7 and len(t.message) == 3000 for t in trials)
+        assert all(t.time_ms == (t.configuration["number"] + 1) / 7 and len(t.message) == 3000 for t in trials)
         assert set(self.told) <= set(found)
         if found:
             assert (file.state.stale, file.state.workers)[self.number] == found[-1] + 1

@@ -18,6 +18,7 @@ import mptune
 from mptune.backends.host import HostBackend, HostDevice
 from mptune.data import DataManager
 from mptune.errors import KernelError, MptuneError, UnknownNameError
+from mptune.kernel.limits import widest
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 
@@ -65,8 +66,7 @@ def test_the_best_configuration_is_used_on_the_runs_own_device(x: Any) -> None:
         (run_of(POLY, [WIDE, BEST], device="another device"), None, "the run is of another device, this is"),
         (run_of(POLY, [WIDE, BEST], backend="cuda", device="H100"), None, "the run is of H100"),
         (run_of(POLY, [WIDE, BEST]), {"n": 41}, "the run was made at n=5003, not at n=41"),
-        (run_of(POLY, [WIDE, BEST], threshold=1e-20), None, "the run has no feasible trial"),
-        (run_of(POLY, [timed(9, 1e-4, Status.CRASH)]), None, "the run has no feasible trial"),
+        (run_of(POLY, [WIDE, BEST], measured_constraints=["time_ms < 1"]), None, "the run has no feasible trial"),
     ],
 )
 def test_the_baseline_is_used_elsewhere_with_a_warning(run: Run, sizes: Any, reason: str, x: Any) -> None:
@@ -77,6 +77,34 @@ def test_the_baseline_is_used_elsewhere_with_a_warning(run: Run, sizes: Any, rea
     x = x[: tuned.sizes["n"]]
     assert np.abs(tuned(x=x) - polynomial(x)).max() < 1e-14
     tuned.close()
+
+
+@pytest.mark.parametrize("status", [Status.CRASH, Status.CORRUPT, Status.INACCURATE])
+@pytest.mark.parametrize("device", [{}, {"device": "another device"}])
+def test_a_run_in_which_nothing_is_feasible_is_refused(status: Status, device: dict[str, str]) -> None:
+    run = run_of(POLY, [timed(9, 0.2, status)], threshold=1e-3, **device)
+    for runs in (run, [run, run_of(POLY, [], threshold=1e-3, **device)]):
+        with pytest.raises(MptuneError, match=r"no feasible trial and no accurate baseline .* tune again with"):
+            mptune.TunedKernel(runs, POLY, backend="host")
+
+
+def test_only_an_inaccurate_trial_is_called_if_it_is_given(x: Any) -> None:
+    crashed, inaccurate = timed(9, 1e-4, Status.CRASH, block=64), timed(2, 0.5, x_type="fp16")
+    run = run_of(POLY, [crashed, inaccurate], threshold=1e-3)
+    for given in (1, dict(crashed.configuration)):
+        with pytest.raises(MptuneError, match="did not run: crash"):
+            mptune.TunedKernel(run, POLY, configuration=given)
+    with mptune.TunedKernel(run, POLY, configuration=2) as tuned:
+        assert np.abs(tuned(x=x) - polynomial(x)).max() < 0.1
+
+
+def test_a_call_with_large_values_passes_over_a_baseline_that_crashed(x: Any) -> None:
+    wide = widest(POLY, POLY.resolve_sizes("default"), {})
+    crashed = [Trial(configuration, Status.CRASH) for configuration in wide[:-1]]
+    with mptune.TunedKernel(run_of(POLY, [*crashed, BEST]), POLY) as tuned:
+        with pytest.warns(UserWarning, match="uses the baseline for this call"):
+            assert np.allclose(tuned(x=1e6 * x), polynomial(1e6 * x), rtol=1e-14)
+        assert tuned._programs.keys() == {BEST.configuration, wide[-1]}
 
 
 def test_a_baseline_that_is_not_valid_here_is_replaced_by_one_that_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from mptune.errors import SpaceFileError
 from mptune.interop.recorded import Format, Record, assemble, finite, finite_numbers, space_name
 from mptune.results.trial import Status, Trial
 from mptune.run import Run
-from mptune.store.info import read_fields
+from mptune.store.info import parse_json, read_fields
 
 _STATUS_OF: Final[Mapping[str, Status]] = {
     "CompilationFailedConfig": Status.COMPILE_ERROR,
@@ -175,17 +175,17 @@ def _entry(trial: Trial, names: tuple[str, ...]) -> dict[str, Any]:
 def _repaired(text: str) -> Any | None:
     """Return a truncated document with every complete entry; None if it has none or is damaged elsewhere."""
     try:
-        return json.loads(text)
+        return parse_json(text)
     except json.JSONDecodeError as error:
         if not error.msg.startswith("Unterminated string") and not _PARTIAL_TOKEN.fullmatch(text, error.pos):
             return None
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     end = len(text)
     for _ in range(20):  # most closing braces within a truncated entry
         end = text.rfind("}", 0, max(end, 0))
-        with contextlib.suppress(ValueError, RecursionError):
-            return json.loads(f"{text[: end + 1]}}}}}")
+        with contextlib.suppress(ValueError):
+            return parse_json(f"{text[: end + 1]}}}}}")
     return None
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from mptune.errors import MptuneError, SpaceFileError, did_you_mean
-from mptune.paths import write_whole
+from mptune.paths import open_regular, write_whole
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
@@ -30,6 +30,7 @@ from mptune.space.parameters import (
     parameter_of,
 )
 from mptune.store import ParameterInfo, RunInfo, RunState
+from mptune.store.info import parse_json
 
 #: The first bytes of every run file, which is an SQLite file.
 _SQLITE_MAGIC: Final = b"SQLite format 3\0"
@@ -96,7 +97,7 @@ def read_text(path: Path) -> str:
 
 def _bytes_of(path: Path, size: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(size)
     except FileNotFoundError as error:
         siblings = [entry.name for entry in path.parent.glob("*")]
@@ -104,7 +105,9 @@ def _bytes_of(path: Path, size: int) -> bytes:
     except IsADirectoryError as error:
         names = sorted(entry.name for entry in path.glob("*"))
         listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-        raise SpaceFileError(f"{path} is a folder, not a space file; it holds: {listed or 'nothing'}") from error
+        raise SpaceFileError(
+            f"{path} is a folder, not a run or a recording; it holds: {listed or 'no file'}"
+        ) from error
     except (OSError, ValueError) as error:
         raise SpaceFileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
@@ -112,11 +115,11 @@ def _bytes_of(path: Path, size: int) -> bytes:
 def load_json(path: Path, text: str) -> Any:
     """Parse JSON text."""
     try:
-        return json.loads(text)
+        return parse_json(text)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise SpaceFileError(f"{path}: not valid JSON at {where}: {error.msg}") from error
-    except (RecursionError, ValueError) as error:
+    except ValueError as error:
         raise SpaceFileError(f"{path}: the JSON cannot be read: {error}") from error
 
 

@@ -19,7 +19,9 @@ def time_metrics(times_ms: Sequence[float]) -> dict[str, float]:
     if not times_ms:
         return {}
     lower, _, upper = statistics.quantiles(times_ms, n=4, method="inclusive") if len(times_ms) > 1 else [*times_ms] * 3
-    return dict(zip(TIME_METRICS, (statistics.median(times_ms), min(times_ms), upper - lower), strict=True))
+    # A coarse clock may give 0, which has no ratio.
+    median = max(statistics.median(times_ms), 1e-6)
+    return dict(zip(TIME_METRICS, (median, min(times_ms), upper - lower), strict=True))
 
 
 class ThroughputObserver(Observer):

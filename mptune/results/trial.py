@@ -7,9 +7,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, Final, NewType
 
 from mptune.space.configuration import Configuration
+
+#: A number that may be infinite or NaN.
+Reading = NewType("Reading", float)
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The bounds of a number in a file, as an annotation of its type."""
+
+    least: float
+    most: float = math.inf
+
+
+Count = Annotated[int, Between(0)]
+Amount = Annotated[float, Between(0)]
+Share = Annotated[float, Between(0, 1)]
+Milliseconds = Annotated[float, Between(1e-30, 1e30)]
+
+#: Types of metrics in a file, where NaN is unknown; a key that ends in a dot is a prefix. Other metrics are any number.
+METRIC_TYPES: Final[Mapping[str, Any]] = {
+    "time_ms": Milliseconds,
+    **dict.fromkeys(("time_min_ms", "time_spread_ms", "time_ms.", "launches.", "host_ms", "memory_bytes"), Amount),
+    **dict.fromkeys(("error_draws", "unseen_inputs", "unseen_violations", "unseen_next", "unseen_worst"), Amount),
+    **dict.fromkeys(
+        ("error", "error.", "error_first", "error_last", "error_mean", "error_spread", "error_first_draw"),
+        Annotated[Reading, Between(0)],
+    ),
+    "unseen_error": Annotated[Reading, Between(0)],
+}
 
 
 class Status(StrEnum):
@@ -110,7 +139,7 @@ class SourceUse:
     """The use of a source in a search."""
 
     source: str  #: its name
-    trials: int  #: number of trials used; others have values outside the search space, or were too many
+    trials: Count  #: number of trials used; others have values outside the search space, or were too many
     parameters: tuple[str, ...]  #: names of the parameters in common with the search space
-    weight: float  #: weight of its times; 0 for a source that turned out unlike this search
+    weight: Amount  #: weight of its times; 0 for a source that turned out unlike this search
     remark: str = ""  #: why a part cannot be used; else empty

@@ -20,7 +20,7 @@ from mptune.errors import MptuneError, RunFileError
 from mptune.kernel.regions import key_of
 from mptune.results.objective import Objective
 from mptune.results.speedup import Finals
-from mptune.results.trial import SourceUse, Trial
+from mptune.results.trial import Amount, Count, Reading, Share, SourceUse, Trial
 from mptune.space.configuration import Configuration, Value, is_number, is_value, is_whole
 
 #: Attributes of the objective by their fields in a run file.
@@ -75,7 +75,7 @@ class RunInfo:
     kernel: str = ""
     kernel_path: str | None = None  #: its definition file; None for a kernel made in Python
     size: str = ""
-    sizes: Mapping[str, int] = field(default_factory=dict)  #: the problem sizes by name
+    sizes: Mapping[str, Count] = field(default_factory=dict)  #: the problem sizes by name
     forms: tuple[str, ...] = ()  #: names of the sizes that choose the form of the problem
     backend: str = ""
     device: str = ""
@@ -90,19 +90,19 @@ class RunInfo:
     observers: tuple[str, ...] = ()  #: names of the observers
     strategy: str = ""
     strategy_options: Mapping[str, str] = field(default_factory=dict)
-    budget: int | None = None  #: configurations to evaluate at most
-    baseline_share: float | None = None  #: share of the budget the search for the baseline gets
-    seed: int | None = None  #: seeds inputs and strategy
+    budget: Count | None = None  #: configurations to evaluate at most
+    baseline_share: Share | None = None  #: share of the budget the search for the baseline gets
+    seed: Count | None = None  #: seeds inputs and strategy
     flush_cache: str = "auto"  #: whether caches were emptied between timed launches: "on", "off" or "auto"
-    limit_s: float | None = None  #: seconds that a phase of a trial may take
-    limit_factor: float | None = None  #: limit of a launch in launches of the baseline; None for ``limit_s`` alone
+    limit_s: Amount | None = None  #: seconds that a phase of a trial may take
+    limit_factor: Amount | None = None  #: limit of a launch in launches of the baseline; None for ``limit_s`` alone
     started_from: tuple[str, ...] = ()  #: files of the earlier runs that the search started from
     scheduler: str | None = None  #: address of the Dask scheduler, None if there is none
     buffers: Mapping[str, str] = field(default_factory=dict)  #: of an application, with their types or parameters
     parameters: tuple[ParameterInfo, ...] = ()  #: the parameters of the search space
     constraints: tuple[str, ...] = ()  #: constraints of the search space, as text
     constants: Mapping[str, Value] = field(default_factory=dict)  #: names that constraints use beside the parameters
-    configurations: int | None = None  #: how many configurations are valid
+    configurations: Count | None = None  #: how many configurations are valid
     signature: tuple[str, ...] = ()  #: names of the parameters that can change the numbers
     template_hash: str = ""  #: SHA-256 of the template and the templates it includes, as hexadecimal digits
     definition_hash: str = ""  #: SHA-256 of the definition file
@@ -241,7 +241,7 @@ class LaunchInfo:
     """Launches of an application that differ in types alone: of one kernel, at one size, on the same buffers."""
 
     kernel: str  #: the kernel's name
-    sizes: Mapping[str, int]  #: its problem sizes
+    sizes: Mapping[str, Count]  #: its problem sizes
     buffers: Mapping[str, str]  #: the buffer passed for each argument
     types: Mapping[str, tuple[str, ...]]  #: by signature parameter: the application's parameters or a precision
 
@@ -254,16 +254,16 @@ INTERRUPTED: Final = "interrupted"
 class RunState:
     """The progress of a run, which changes with every trial."""
 
-    wall_s: float = 0.0  #: duration of all sessions of the run so far
-    prepare_s: float = 0.0  #: of that, inputs, references and the start of the workers
-    search_s: float = 0.0  #: of that, the strategy
-    verify_s: float = 0.0  #: of that, the verification on unseen inputs
-    workers: int = 0  #: devices that evaluated at the same time; 0 if not known
-    stale: int = 0  #: stored trials set aside because source, compiler, device or data have changed
+    wall_s: Amount = 0.0  #: duration of all sessions of the run so far
+    prepare_s: Amount = 0.0  #: of that, inputs, references and the start of the workers
+    search_s: Amount = 0.0  #: of that, the strategy
+    verify_s: Amount = 0.0  #: of that, the verification on unseen inputs
+    workers: Count = 0  #: devices that evaluated at the same time; 0 if not known
+    stale: Count = 0  #: stored trials set aside because source, compiler, device or data have changed
     warnings: tuple[str, ...] = ()  #: about the run as a whole, one line each
     finals: Finals = field(default_factory=Finals)  #: times of the finalists in rounds; empty before the finals
     unverified: str = ""  #: why a reported trial was verified on no unseen input; else empty
-    verify_wanted: int = 0  #: unseen inputs asked for, if a reported trial had fewer for want of time; else 0
+    verify_wanted: Count = 0  #: unseen inputs asked for, if a reported trial had fewer for want of time; else 0
     launches: tuple[LaunchInfo, ...] = ()  #: known launches of an application
     sources: tuple[SourceUse, ...] = ()  #: use of each source in the search
     ended: str = ""  #: why evaluations are left, or INTERRUPTED until the run has ended; empty if all were spent
@@ -288,23 +288,19 @@ class RunState:
 
 # -- JSON ------------------------------------------------------------------------------------------
 
-#: A number that may be infinite or NaN.
-Reading = typing.NewType("Reading", float)
-
-
-@dataclass(frozen=True, slots=True)
-class Between:
-    """The bounds of a number, as an annotation of its type."""
-
-    least: float
-    most: float
-
 
 def parse_json(text: str) -> Any:
     """Parse JSON; raises ValueError also for text that UTF-8 cannot hold (a lone surrogate)."""
-    value = json.loads(text)
-    if "\\u" in text:
-        json.dumps(value, ensure_ascii=False).encode()
+    try:
+        value = json.loads(text)
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    except ValueError as error:
+        if "int_max_str_digits" in str(error):
+            raise ValueError("a number of it has thousands of digits") from error
+        raise
     return value
 
 
@@ -441,7 +437,9 @@ def _called(kind: Any, *, several: bool = False) -> str:
     if kind == Mapping[str, Any]:
         return "objects" if several else "an object"
     if typing.get_origin(kind) is Annotated:
-        return f"{'numbers' if several else 'a number'} from {arguments[1].least:g} to {arguments[1].most:g}"
+        least, most = arguments[1].least, arguments[1].most
+        what = f"{'' if several else 'a '}{'whole ' if arguments[0] is int else ''}number{'s' if several else ''}"
+        return f"{what} of {least:g} or more" if most == math.inf else f"{what} from {least:g} to {most:g}"
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
         return " or ".join(_called(each, several=several) for each in arguments if each is not types.NoneType)
     if typing.get_origin(kind) is tuple:

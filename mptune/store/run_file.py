@@ -8,6 +8,7 @@ import fcntl
 import gc
 import itertools
 import json
+import math
 import os
 import socket
 import sqlite3
@@ -18,9 +19,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from mptune.errors import RunFileError, RunFileTakenError, did_you_mean
-from mptune.results.trial import Measurement, Status, Trial
+from mptune.results.trial import METRIC_TYPES, Amount, Measurement, Reading, Status, Trial
 from mptune.space.configuration import Configuration, Value
-from mptune.store.info import ParameterInfo, Reading, RunInfo, RunState, parse_json, read_field
+from mptune.store.info import ParameterInfo, RunInfo, RunState, parse_json, read_field
 
 #: Version of tables and fields; a file of another version is refused.
 FORMAT_VERSION: Final = 8
@@ -231,9 +232,9 @@ class RunFile:
         if found is None:
             return {}
         try:
-            texts: dict[str, str] = json.loads(zlib.decompressobj().decompress(found, _LARGEST_SOURCES))
-            "".join(texts.values()).encode()
-        except (zlib.error, ValueError, RecursionError, TypeError, AttributeError) as error:
+            texts: dict[str, str] = parse_json(zlib.decompressobj().decompress(found, _LARGEST_SOURCES).decode())
+            "".join(texts.values())
+        except (zlib.error, ValueError, TypeError, AttributeError) as error:
             raise RunFileError(f"run file {self.path} is corrupt: its sources cannot be read ({error})") from error
         return texts
 
@@ -332,8 +333,11 @@ def _records(path: Path, connection: sqlite3.Connection) -> tuple[RunInfo, RunSt
     where = f"run file {path}"
     try:
         document = {name: parse_json(text) for name, text in rows}
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError) as error:
         raise RunFileError(f"{where} is corrupt: its settings cannot be read ({error})") from error
+    for name in (*RunInfo().to_json(), *RunState().to_json()):
+        if name not in document:
+            raise RunFileError(f"{where} is corrupt: its settings lack {name!r}")
     return RunInfo.from_json(document, where), RunState.from_json(document, where)
 
 
@@ -410,7 +414,7 @@ _CELLS: Final = {
     "times_ms": bytes,
     "configuration": Mapping[str, Value],
     "metrics": Mapping[str, Reading],
-    "durations_s": Mapping[str, float],
+    "durations_s": Mapping[str, Amount],
     "warnings": tuple[str, ...],
 }
 _INSERT_TRIAL: Final = (
@@ -435,22 +439,32 @@ def _to_row(trial: Trial) -> tuple[Any, ...]:
 
 
 def _from_rows(rows: Sequence[Sequence[Any]], allowed: Mapping[str, Set[Value]], where: str) -> list[Trial]:
-    """Return the trials of rows, whose configurations have one of the values allowed for each name."""
+    """Return the trials of rows, whose configurations have exactly the names allowed, if any, and their values."""
     (number, *_), *cells = zip(*rows, strict=True)
     damaged = f"{where}: trial {number} cannot be read"
     try:
         documents = ",".join([f"[{','.join(each)}]" for each in zip(*cells[4:], strict=True)])
         columns = (*cells[:4], *zip(*parse_json(f"[{documents}]"), strict=True))
         fields = [read_field(*field, column, damaged) for field, column in zip(_CELLS.items(), columns, strict=True)]
+        for name in {name for values in fields[4] for name in values} - allowed.keys() if allowed else ():
+            raise RunFileError(f"{damaged}: the run has no parameter {name!r}")
         for name, values in allowed.items():
             if unknown := {each.get(name) for each in fields[4]} - values:
                 raise RunFileError(f"{damaged}: the run lists no value {unknown.pop()!r} of its {name}")
+        for name in {name for metrics in fields[5] for name in metrics}:
+            first, dot, _ = name.partition(".")
+            if kind := METRIC_TYPES.get(first + dot):
+                given = [metrics[name] for metrics in fields[5] if not math.isnan(metrics.get(name, math.nan))]
+                read_field(name, kind, given, damaged)
+        for metrics in fields[5]:
+            if metrics.get("unseen_violations", 0) > (inputs := metrics.get("unseen_inputs", 0)):
+                raise RunFileError(f"{damaged}: its field 'unseen_violations' should be at most {inputs:g}, its inputs")
         fields[3] = [struct.unpack(f"<{len(times) // 8}d", times) for times in fields[3]]
         return [
             Trial(Configuration(values), status, message, Measurement(metrics, times_ms, seconds), warnings, key)
             for key, status, message, times_ms, values, metrics, seconds, warnings in zip(*fields, strict=True)
         ]
-    except (ValueError, TypeError, RecursionError, RunFileError) as error:
+    except (ValueError, TypeError, RunFileError) as error:
         if len(rows) > 1:
             return [trial for row in rows for trial in _from_rows([row], allowed, where)]
         if isinstance(error, RunFileError):

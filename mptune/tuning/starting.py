@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +12,14 @@ from typing import Any, Final
 from mptune.errors import MptuneError, RunFileError, SpaceFileError, UnknownNameError
 from mptune.interop import read_run
 from mptune.kernel import Tunable
+from mptune.paths import open_regular
 from mptune.results.objective import Objective
 from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.space.configuration import Value
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunInfo, unit_of
+from mptune.store.info import parse_json
 from mptune.strategies.base import Source
 from mptune.strategies.model_based.transfer import shared
 
@@ -157,7 +158,8 @@ def first_values(given: Mapping[str, Any] | str | Path, kernel: Tunable) -> list
     path = Path(given)
     try:
         if path.suffix == ".json":
-            found = _configurations_in(json.loads(path.read_text()))
+            with open_regular(path) as file:
+                found = _configurations_in(parse_json(file.read().decode()))
         else:
             run = Run.load(path)
             best = [run.best] if run.best is not None else []

@@ -146,7 +146,7 @@ def _kept(name: str, run: Run) -> Set[Configuration]:
     places = np.unique(np.linspace(0, len(fastest) - 1, min(_KEPT, len(fastest))).round().astype(int))
     chosen = [run.best, run.baseline, *(fastest[place] for place in places)]
     found = {trial.configuration for trial in chosen if trial is not None and trial.time_ms > 0}
-    if not found:
+    if not feasible:
         closest = run.closest
         nearest = "" if closest is None else f"; the closest: {run.objective.judge(closest).message}"
         raise WisdomError(f"{name} has nothing to tell: no trial is accurate enough{nearest}")

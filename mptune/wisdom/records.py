@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
 from mptune.errors import WisdomError, did_you_mean
-from mptune.paths import write_whole
+from mptune.paths import open_regular, write_whole
 from mptune.results.speedup import TIE
+from mptune.results.trial import Between
 from mptune.space.configuration import Configuration, Value
-from mptune.store.info import Between, plain, read_fields, types_of
+from mptune.store.info import parse_json, plain, read_fields, types_of
 
 FORMAT_VERSION: Final = 1
 #: The member that marks a wisdom file; its value is the version.
@@ -288,19 +289,19 @@ class Wisdom:
         """
         path = Path(path)
         try:
-            if path.exists() and not (path.is_file() or path.is_dir()):
-                raise WisdomError(f"cannot read {path}: it is not a regular file")
-            if path.stat().st_size > _LARGEST_BYTES:
-                raise WisdomError(f"{path}: more than {_LARGEST_BYTES >> 20} MiB; no wisdom is as large as that")
-            document = json.loads(path.read_bytes())
+            with open_regular(path) as file:
+                data = file.read(_LARGEST_BYTES + 1)
         except FileNotFoundError:
             names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
             raise WisdomError(f"no file {path}{did_you_mean(path.name, names, path.parent)}") from None
         except OSError as error:
             raise WisdomError(f"cannot read {path}: {error.strerror or error}") from error
-        except (ValueError, RecursionError) as error:
-            what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-            raise WisdomError(f"{path}: not valid JSON: {what}") from error
+        if len(data) > _LARGEST_BYTES:
+            raise WisdomError(f"{path}: more than {_LARGEST_BYTES >> 20} MiB; no wisdom is as large as that")
+        try:
+            document = parse_json(data.decode("utf-8-sig"))
+        except ValueError as error:
+            raise WisdomError(f"{path}: not valid JSON: {error}") from error
         if not isinstance(document, Mapping) or _MARK not in document:
             raise WisdomError(f"{path}: not a wisdom file; mptune wisdom RUN.db... -o NAME.wisdom.json writes one")
         version = document[_MARK]

@@ -109,7 +109,11 @@ def test_a_damaged_value_is_named_by_every_command(
             assert f"its field '{name}' should be " in line
         else:
             assert "trial 3 cannot be read: " in line
-            of_no_field = ("the run lists no value None", "a cell of it is not valid JSON")
+            of_no_field = (
+                "the run lists no value None",
+                "the run has no parameter 'a'",
+                "a cell of it is not valid JSON",
+            )
             assert f"its field '{name}' should be " in line or any(words in line for words in of_no_field)
         assert [path.name for path in tmp_path.iterdir()] == ["run.db"]
 

@@ -267,7 +267,7 @@ def test_a_missing_file_suggests_its_neighbour(tmp_path: Path) -> None:
 
 def test_a_folder_lists_what_it_holds(tmp_path: Path) -> None:
     write(tmp_path / "gemm.json", "{}")
-    with pytest.raises(SpaceFileError, match=r"is a folder, not a space file; it holds: gemm\.json"):
+    with pytest.raises(SpaceFileError, match=r"is a folder, not a run or a recording; it holds: gemm\.json"):
         read_run(tmp_path)
 
 
@@ -281,7 +281,7 @@ def test_a_folder_lists_what_it_holds(tmp_path: Path) -> None:
         (gzip.compress(b"{" * 1000, mtime=0)[:-9], "the gzip data ends too early"),
         (b"\x1f\x8b\x08\x00garbage that is no gzip stream", "the gzip data is damaged"),
         (b'{"a": ' * 100_000, "nested too deeply|recursion"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "4300 digits"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "a number of it has thousands of digits"),
     ],
 )
 def test_foreign_and_damaged_files_are_named(tmp_path: Path, content: bytes, message: str) -> None:

@@ -195,7 +195,7 @@ TIMED = ("tuned", 0, "configurations", 0)
         ('{"mptune_wisdom": 1}', "its field 'kernels' should be a list of objects, and is None"),
         ('{"mptune_wisdom": 1, "kernels": [3]}', "its field 'kernels' should be a list of objects, and is [3]"),
         (damaged(put("device", value=3)), "kernels[0]: its field 'device' should be a text, and is 3"),
-        (damaged(put("tuned", 0, "sizes", value={"n": 0})), "tuned[0]: its field 'sizes' should be numbers from 1 to"),
+        (damaged(put("tuned", 0, "sizes", value={"n": 0})), "its field 'sizes' should be whole numbers from 1 to"),
         (damaged(put("tuned", 0, "sizes", value={"n": 2**60})), "numbers from 1 to 9.0072e+15 by name"),
         (damaged(put("tuned", 0, "sizes", value={})), "tuned[0]: no size"),
         (damaged(put("tuned", 0, "threshold", value={"error": -1})), "its field 'threshold' should be numbers from"),
@@ -203,7 +203,7 @@ TIMED = ("tuned", 0, "configurations", 0)
         (damaged(put(*TIMED, "speedup", value=5e-324)), "should be a number from 1e-30 to 1e+30, and is 5e-324"),
         (damaged(put(*TIMED, "interval", value=[1])), "its field 'interval' should be two numbers"),
         (damaged(put(*TIMED, "errors", value={"error": -1})), "its field 'errors' should be numbers from 0 to"),
-        (damaged(put(*TIMED, "draws", value=0)), "its field 'draws' should be a number from 1 to 1e+09, and is 0"),
+        (damaged(put(*TIMED, "draws", value=0)), "'draws' should be a whole number from 1 to 1e+09, and is 0"),
         (
             damaged(put("tuned", 0, "signatures", 0, "values", value=["fp64", math.nan])),
             "signatures[0]: its field 'values' should be a list of values, and is ['fp64', nan]",
