@@ -165,8 +165,9 @@ def _plain(name: str, value: Any) -> Value:
 
 
 def listed(values: Any) -> tuple[Any, ...]:
-    """Return the entries of an iterable; a text, or a value that is not iterable, is the only entry."""
-    return tuple(values) if isinstance(values, Iterable) and not isinstance(values, str | bytes) else (values,)
+    """Return the entries of an iterable; a text, a mapping, or a value that is not iterable, is the only entry."""
+    is_one = isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable)
+    return (values,) if is_one else tuple(values)
 
 
 def _require_numbers(name: str, kind: Any, **given: Any) -> None:

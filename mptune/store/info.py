@@ -288,14 +288,6 @@ class RunState:
 Reading = typing.NewType("Reading", float)
 
 
-@dataclass(frozen=True, slots=True)
-class Between:
-    """The bounds of a number, as an annotation of its type."""
-
-    least: float
-    most: float
-
-
 def parse_json(text: str) -> Any:
     """Parse JSON; raises ValueError also for text that UTF-8 cannot hold (a lone surrogate)."""
     value = json.loads(text)

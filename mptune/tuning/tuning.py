@@ -27,6 +27,7 @@ from mptune.source.flags import recorded_flags
 from mptune.source.lints import examples, lints
 from mptune.source.loading import make_ready
 from mptune.source.render import heading, render_body
+from mptune.space.arguments import checked
 from mptune.store import RunFile, RunInfo, RunState
 from mptune.tuning.plan import TuningPlan
 from mptune.tuning.schedule import Schedule
@@ -34,6 +35,7 @@ from mptune.tuning.session import Progress, RunSession, Warnings, warn_caller
 from mptune.tuning.settings import TuneSettings
 
 
+@checked
 def tune(
     kernel: Tunable | str | Path,
     settings: TuneSettings | None = None,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends.base import options_of
@@ -30,6 +30,7 @@ from mptune.results.trial import Status, Trial
 from mptune.results.unseen import Verified, after_draws, count_of, limit_of, next_unseen
 from mptune.run import Run, json_document
 from mptune.source.loading import edited, make_ready, remarks, sizes_of, tunable_of_run
+from mptune.space.arguments import COUNT, checked
 from mptune.space.configuration import Configuration, Value
 from mptune.store import RunFile, RunInfo
 from mptune.tuning.session import RunSession, warn_caller
@@ -253,12 +254,13 @@ class Verification:
         )
 
 
+@checked
 def verify(
     run_file: str | Path,
     kernel: Tunable | str | Path | None = None,
     *,
     configuration: Mapping[str, Value] | None = None,
-    inputs: int = 59,
+    inputs: Annotated[int, COUNT] = 59,
     sizes: Sequence[str | Mapping[str, int]] = (),
     on_input: Callable[[], None] = lambda: None,
     on_warning: Callable[[str], None] = warn_caller,
@@ -278,8 +280,6 @@ def verify(
         on_warning: called with each difference from the conditions of the run; by default a warning.
     """
     start = time.monotonic()
-    if inputs < 1:
-        raise MptuneError(f"inputs {inputs}: expected at least 1")
     run = Run.load(run_file)
     info = run.info
     definition = tunable_of_run(info, kernel, on_warning=on_warning)

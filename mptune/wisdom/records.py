@@ -19,8 +19,9 @@ from typing import Annotated, Any, Final
 from mptune.errors import WisdomError, did_you_mean
 from mptune.paths import write_whole
 from mptune.results.speedup import TIE
+from mptune.space.arguments import Between
 from mptune.space.configuration import Configuration, Value
-from mptune.store.info import Between, Reading, read_fields
+from mptune.store.info import Reading, read_fields
 
 FORMAT_VERSION: Final = 1
 #: By this member a file is recognised; its value is the version.
