@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: The line of a compiler's output with the error, other than a failure of its linker.
-_ERROR: Final = re.compile(r"\berror\b(?!: ld returned)|\bundefined\b|isn't defined", re.IGNORECASE)
+_ERROR: Final = re.compile(r"\berror\b(?!: ld returned)|\bundefined\b|cannot find|isn't defined", re.IGNORECASE)
 _DIGITS: Final = re.compile(r"\d+")
 _SPEEDUP: Final = "speedup"
 #: Speedup of the baseline.

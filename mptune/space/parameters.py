@@ -319,7 +319,8 @@ class PrecisionParameter(Parameter):
 
     def __init__(self, name: str, values: Iterable[Any], *, on_request: Iterable[Any] = ()) -> None:
         Parameter.__init__(self, name, listed(values))
-        asked = tuple(self._canonical(value) for value in listed(on_request))
+        names = on_request if isinstance(on_request, str) else tuple(on_request)  # of COMPOUND, a mapping
+        asked = tuple(self._canonical(value) for value in listed(names))
         _require_distinct(name, (*self.values, *asked))
         if compound := [value for value in self.values if value in COMPOUND]:
             known = [str(value) for value in (*self.values, *asked) if value in COMPOUND]

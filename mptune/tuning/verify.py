@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends.base import options_of
 from mptune.data import Draw, Stream
-from mptune.errors import MptuneError, RunFileError
+from mptune.errors import MptuneError, NotAccurateError, RunFileError
 from mptune.kernel import Sizes, Tunable
 from mptune.kernel.limits import whole_space
 from mptune.measure.device import DeviceEvaluator
@@ -288,8 +288,11 @@ def verify(
     if configuration is not None:
         trial = next((each for each in run.trials if each.configuration == configuration), None)
     if trial is None:
-        which = "satisfies the threshold" if configuration is None else f"has the configuration {configuration}"
-        raise MptuneError(f"{run_file}: no trial {which}; name another one to verify (--configuration)")
+        kind: type[MptuneError] = NotAccurateError
+        which = "satisfies the threshold"
+        if configuration is not None:
+            kind, which = MptuneError, f"has the configuration {configuration}"
+        raise kind(f"{run_file}: no trial {which}; name another one to verify (--configuration)")
     for doubt in run.doubts_about(trial):
         on_warning(f"the run warned: {doubt}")
     given = [(each, {}) if isinstance(each, str) else ("default", {**own, **each}) for each in sizes or ({},)]
