@@ -358,7 +358,9 @@ class Backend(ABC):
 
 # -- helpers of backends ---------------------------------------------------------------------------
 
-_INTERESTING: Final = re.compile(r"\b(error|fatal|undefined reference|cannot find|static assertion failed|ptxas)\b", re.IGNORECASE)
+_INTERESTING: Final = re.compile(
+    r"\b(error|fatal|undefined reference|cannot find|static assertion failed|ptxas)\b", re.IGNORECASE
+)
 
 
 def excerpt(log: str) -> str:

@@ -6,14 +6,13 @@ import functools
 import inspect
 import math
 import numbers
+import re
 import reprlib
-import textwrap
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Final, ParamSpec, TypeVar
 
 from mptune.errors import MptuneError, did_you_mean
@@ -21,18 +20,6 @@ from mptune.space.parameters import listed
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_WORDS: Final[Mapping[Any, str]] = {
-    int: "a whole number",
-    float: "a number",
-    str: "a text",
-    bool: "True or False",
-    Path: "a path",
-    Callable: "a function",
-    types.NoneType: "None",
-    Any: "anything",
-}
-_UNIONS: Final = (types.UnionType, typing.Union)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,30 +63,31 @@ def fitted_arguments(owner: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """
     kinds, found = _kinds_of(owner), {}
     for name, value in given.items():
+        kind = kinds.get(name, Any)
         try:
-            found[name] = _fitted(value, kinds.get(name, Any))
-        except (TypeError, ValueError, OverflowError) as error:
-            expected = str(error) if isinstance(error, ValueError) else _words(kinds[name])
-            shown = " ".join(reprlib.repr(value).split())
-            raise MptuneError(f"{name} {shown}: expected {expected}{_other_number(name, value, kinds)}") from None
+            found[name] = _fitted(value, kind)
+        except ValueError as error:
+            bare = typing.get_args(kind)[0] if typing.get_origin(kind) is Annotated else kind
+            expected = str(error) or re.sub(r"\w+\.(?=\w)", "", inspect.formatannotation(bare))
+            # The plural or singular of a name may take the value: sizes for size={"n": 5}.
+            near = [each for each in kinds if each != name and (each.startswith(name) or name.startswith(each))]
+            hint = did_you_mean(name, [each for each in near if _fits(value, kinds[each])])
+            raise MptuneError(f"{name} {' '.join(reprlib.repr(value).split())}: expected {expected}{hint}") from None
     return found
 
 
 _kinds_of = functools.cache(functools.partial(typing.get_type_hints, include_extras=True))
 
 
-def _other_number(name: str, value: Any, kinds: Mapping[str, Any]) -> str:
-    """Suggest the plural or singular of an argument's name if the value fits that: sizes for size={"n": 5}."""
-    for other, kind in kinds.items():
-        if other != name and (other.startswith(name) or name.startswith(other)):
-            with suppress(TypeError, ValueError, OverflowError):
-                _fitted(value, kind)
-                return did_you_mean(name, [other])
-    return ""
+def _fits(value: Any, kind: Any) -> bool:
+    with suppress(ValueError):
+        _fitted(value, kind)
+        return True
+    return False
 
 
 def _fitted(value: Any, kind: Any) -> Any:
-    """Return a value as one of a type; raise TypeError for another type, and ValueError if it is out of bounds.
+    """Return a value as one of a type; raise ValueError, with the bounds if it is out of bounds.
 
     Scalars of NumPy become Python's, whole floats integers, and sequences tuples. A truth value is no number. A value
     that is no sequence is the only entry of one.
@@ -112,9 +100,10 @@ def _fitted(value: Any, kind: Any) -> Any:
         if value is not None and not bounds.least <= value <= bounds.most:
             raise ValueError(bounds)
         return value
-    if origin in _UNIONS and type(value) not in of:
-        for each in of:
-            with suppress(TypeError, ValueError, OverflowError):
+    if origin in (types.UnionType, typing.Union):
+        # An exact type first: 2.0 is a float if there is a choice.
+        for each in sorted(of, key=lambda each: each is not type(value)):
+            with suppress(ValueError):
                 return _fitted(value, each)
     elif origin is Mapping and isinstance(value, Mapping):
         found = {_fitted(name, of[0]): _fitted(entry, of[1]) for name, entry in value.items()}
@@ -128,19 +117,8 @@ def _fitted(value: Any, kind: Any) -> Any:
         is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
         is_number = is_whole or (origin is float and isinstance(value, numbers.Real))
         if is_number and not isinstance(value, bool):
-            return origin(value)
-    elif origin in (Any, *_UNIONS) or (callable(value) if origin is Callable else isinstance(value, origin)):
+            with suppress(OverflowError):
+                return origin(value)
+    elif origin is Any or (callable(value) if origin is Callable else isinstance(value, origin)):
         return value
-    raise TypeError
-
-
-def _words(kind: Any) -> str:
-    origin, of = typing.get_origin(kind) or kind, typing.get_args(kind)
-    if origin is Annotated:
-        return f"{_words(of[0])}, {of[1]}"
-    if origin in _UNIONS:
-        return " or ".join(map(_words, of))
-    if origin in (tuple, Sequence, Mapping):
-        entry = textwrap.shorten(_words(of[origin is Mapping]), 70, placeholder=" ...")
-        return f"{{name: {entry}}}" if origin is Mapping else f"[{entry}, ...]"
-    return _WORDS.get(origin) or str(origin.__name__)
+    raise ValueError
