@@ -105,7 +105,7 @@ def bad_definitions() -> Mapping[str, tuple[dict[str, Any], str]]:
         "twice": ({"arguments": [y, y]}, "two arguments are called 'y'"),
         "word of Jinja": (
             {"parameters": [OrdinalParameter("loop", [1]), PrecisionParameter("x_type", ["fp64"])]},
-            "'loop' is a reserved word of C++, templates or expressions",
+            "'loop' is a reserved word of templates and expressions",
         ),
         "word of Python": ({"sizes": {"default": {"rows": 1, "cols": 1, "in": 1}}}, "'in' is a reserved word"),
         "arrays": ({"inputs": {"x": [1.0]}}, r"inputs= is a function inputs\(rng, size\) -> .*, not {'x': "),

@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 
-from mptune.cpp.tokens import KEYWORDS
 from mptune.errors import KernelError, MptuneError, UnknownNameError
 from mptune.kernel.declarations import Argument, Role, Sizes, check_precision
 from mptune.kernel.regions import Over, Reduce, RegionalMetric, over_regions
@@ -41,8 +40,8 @@ from mptune.space.search_space import SearchSpace
 #: A parsed expression; every configuration evaluates the same few.
 parsed = functools.lru_cache(maxsize=1024)(Expression)
 
-#: Names that C++, Jinja or Python reserves.
-_WORDS: Final = KEYWORDS.union(keyword.kwlist, ("none", "self", "loop", "range"))
+#: Names that Jinja or Python reserves.
+_WORDS: Final = frozenset((*keyword.kwlist, "true", "false", "none", "self", "loop", "range", "namespace"))
 
 Inputs = Mapping[str, Any]
 Constraint = str | Callable[..., bool] | Compiled
@@ -98,7 +97,7 @@ class Tunable(ABC):
         for name in (*self._by_name, *self.sizes.get("default", ())):
             if name in _WORDS:
                 raise KernelError(
-                    f"{self.called}: {name!r} is a reserved word of C++, templates or expressions; rename it to {name}_"
+                    f"{self.called}: {name!r} is a reserved word of templates and expressions; rename it to {name}_"
                 )
         for name in self.signature:
             if name not in self._by_name:
