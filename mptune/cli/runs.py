@@ -134,7 +134,7 @@ def export(run_file: Path, format: str | None, output: Path | None) -> None:
     from mptune.interop import EXPORTERS, read_run, write_run
 
     if format is None:
-        format = output.suffix.removeprefix(".") if output is not None else "csv"
+        format = ("" if output is None else output.suffix.removeprefix(".")) or "csv"
     if format not in EXPORTERS:
         raise UnknownNameError("export format", format, EXPORTERS)
     run = read_run(run_file)

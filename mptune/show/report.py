@@ -65,7 +65,7 @@ def write_report(
     path = Path(path)
     if path.is_file() and is_run_file(path):
         raise MptuneError(f"{path} is a run file: give the report another name, such as {path.with_suffix('.html')}")
-    if path.suffix.lower() != ".html":
+    if path.suffix.lower() not in ("", ".html"):
         raise MptuneError(f"cannot write the report {path}: expected the suffix .html")
     document = report_document(runs, sources=sources)
     text = _page(document).encode("utf-8", "backslashreplace")

@@ -288,10 +288,8 @@ def verify(
     if configuration is not None:
         trial = next((each for each in run.trials if each.configuration == configuration), None)
     if trial is None:
-        kind: type[MptuneError] = NotAccurateError
-        which = "satisfies the threshold"
-        if configuration is not None:
-            kind, which = MptuneError, f"has the configuration {configuration}"
+        which = "satisfies the threshold" if configuration is None else f"has the configuration {configuration}"
+        kind = NotAccurateError if configuration is None else MptuneError
         raise kind(f"{run_file}: no trial {which}; name another one to verify (--configuration)")
     for doubt in run.doubts_about(trial):
         on_warning(f"the run warned: {doubt}")

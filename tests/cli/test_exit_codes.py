@@ -59,7 +59,7 @@ def test_the_next_command_prints_on_standard_output_again(mptune: Call, run_file
 
 
 @pytest.mark.usefixtures("charts")
-@pytest.mark.parametrize("command", [("report", "r.txt", "html"), ("report", "r", "html"), ("export", "r.txt", "csv")])
+@pytest.mark.parametrize("command", [("report", "r.txt", "html"), ("export", "r.txt", "csv")])
 def test_a_suffix_says_what_a_file_holds(mptune: Call, run_file: Path, command: tuple[str, str, str]) -> None:
     name, output, known = command
     done = mptune(name, run_file, "-o", output)
