@@ -16,6 +16,7 @@ from mptune.kernel.regions import Over, Reduce
 from mptune.measure.worker import Limits
 from mptune.results.metric_expressions import chosen_objectives
 from mptune.results.objective import Objective
+from mptune.run import Run
 from mptune.space.arguments import COUNT, POSITIVE, Between, fitted_arguments
 from mptune.space.configuration import Value
 
@@ -46,7 +47,7 @@ class TuneSettings:
         beta: rate of the decay penalty.
         strategy: name of the strategy.
         strategy_options: hyperparameters of the strategy by name.
-        sources: run files and recordings, of other devices or sizes, that the search starts from.
+        sources: runs, run files and recordings, of other devices or sizes, that the search starts from.
         knowledge: a folder whose matching run files are sources, too.
         first: configurations to evaluate first: some values by name of a parameter, or the path of a run file or a JSON
             document with its best configurations.
@@ -92,7 +93,7 @@ class TuneSettings:
     beta: float = 1.0
     strategy: str = "bayesian"
     strategy_options: Mapping[str, Any] = field(default_factory=dict)
-    sources: tuple[str | Path, ...] = ()
+    sources: tuple[str | Path | Run, ...] = ()
     knowledge: str | Path | None = None
     first: Sequence[Mapping[str, Value] | str | Path] = ()
     budget: Annotated[int, COUNT] = 100
