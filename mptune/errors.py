@@ -42,6 +42,10 @@ class UnknownNameError(MptuneError):
         return type(self), (self.kind, self.name, self.known, self.hint, self.aliases)
 
 
+class NotAccurateError(MptuneError):
+    """No trial satisfies the threshold: the command line exits with 1 instead of 2."""
+
+
 class ExpressionError(MptuneError):
     """An expression that does not parse, uses a forbidden construct or an unknown name."""
 

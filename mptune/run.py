@@ -25,6 +25,7 @@ from mptune.results.pareto import front
 from mptune.results.speedup import LEAST_ROUNDS, TIE, Ratio
 from mptune.results.trial import Status, Trial
 from mptune.results.unseen import Verified
+from mptune.space.arguments import checked
 from mptune.space.configuration import Value
 from mptune.space.parameters import Parameter, parameter_of
 from mptune.space.search_space import SearchSpace
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: The line of a compiler's output with the error, other than a failure of its linker.
-_ERROR: Final = re.compile(r"\berror\b(?!: ld returned)|\bundefined\b|isn't defined", re.IGNORECASE)
+_ERROR: Final = re.compile(r"\berror\b(?!: ld returned)|\bundefined\b|cannot find|isn't defined", re.IGNORECASE)
 _DIGITS: Final = re.compile(r"\d+")
 _SPEEDUP: Final = "speedup"
 #: Speedup of the baseline.
@@ -79,6 +80,7 @@ class Run:
         self.trials: tuple[Trial, ...] = tuple({trial.configuration: trial for trial in trials}.values())
 
     @classmethod
+    @checked
     def load(cls, path: str | Path) -> Run:
         """Read a run file, possibly while a run writes it.
 

@@ -6,7 +6,7 @@ import dataclasses
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from mptune.backends.base import Backend, options_of
 from mptune.emit import select
@@ -20,6 +20,7 @@ from mptune.results.trial import Trial
 from mptune.results.unseen import CONFIDENCE
 from mptune.run import Run
 from mptune.source.loading import remarks, sizes_of, tunable_of_run
+from mptune.space.arguments import Between, checked
 from mptune.space.configuration import Configuration
 from mptune.tuning.session import warn_caller
 from mptune.wisdom import BySize, Choice, Wisdom, gather, on_device, read_sources, sizes_of_arrays
@@ -121,6 +122,7 @@ class Tuned:
 
     _kind: ClassVar[type[Tunable]]
 
+    @checked
     def __init__(
         self,
         runs: Source | Sequence[Source],
@@ -130,7 +132,7 @@ class Tuned:
         backend: str | Backend = "auto",
         sizes: Mapping[str, int] | None = None,
         max_error: float | Mapping[str, float] | None = None,
-        confidence: float = CONFIDENCE,
+        confidence: Annotated[float, Between(0, 1)] = CONFIDENCE,
         metric: str | None = None,
     ) -> None:
         given: object = kernel

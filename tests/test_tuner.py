@@ -312,9 +312,9 @@ def test_constraints_name_facts_of_the_device(kernel: Kernel) -> None:
 BAD = {
     "budget": ({"budget": 0}, "budget 0"),
     "flush": ({"flush_cache": "of"}, "way to flush the cache: 'of'; did you mean 'off'"),
-    "share": ({"baseline_share": 2.0}, "baseline share"),
+    "share": ({"baseline_share": 2.0}, "baseline_share 2.0: expected 0 to 1"),
     "seed": ({"seed": -1}, "seed -1"),
-    "limit": ({"time_limit_s": -1.0}, "time limit"),
+    "limit": ({"time_limit_s": -1.0}, "time_limit_s -1.0: expected more than 0"),
     "strategy": ({"strategy": "bayesain"}, "did you mean 'bayesian'"),
     "option": ({"strategy": "genetic", "strategy_options": {"popsize": 3}}, "option of strategy genetic"),
     "metric": ({"metric": "NRSME"}, "did you mean 'NRMSE'"),

@@ -6,6 +6,7 @@ without symbols in modules, which pass constants as buffers. A compiler of anoth
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import re
@@ -336,6 +337,15 @@ class Backend(ABC):
             raise BackendUnavailableError(f"backend {self.name}: --compiler-flag-set is for backend host")
         return kernel
 
+    def compile_line(self, options: CompileOptions, mark: str = "") -> None:
+        """Compile a kernel of one line with a mark in it; raise CompileError if compiler or flags do not work here."""
+        from mptune.cpp.prelude import prelude  # slow
+
+        kernel = f'extern "C" __global__ void one_line(int* x) {{ *x = 1; }}  // {mark}'
+        source = f"{prelude()}\n{kernel}\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY(one_line)\n#endif\n"
+        with contextlib.closing(self.compiler) as compiler:
+            compiler.compile(source, "one_line", options)
+
     def describe(self) -> DeviceInfo:
         """Describe the device, with the versions of its compiler; raise a :class:`BackendUnavailableError`."""
         found = self.device.describe()
@@ -351,7 +361,9 @@ class Backend(ABC):
 
 # -- helpers of backends ---------------------------------------------------------------------------
 
-_INTERESTING: Final = re.compile(r"\b(error|fatal|undefined reference|static assertion failed|ptxas)\b", re.IGNORECASE)
+_INTERESTING: Final = re.compile(
+    r"\b(error|fatal|undefined reference|cannot find|static assertion failed|ptxas)\b", re.IGNORECASE
+)
 
 
 def excerpt(log: str) -> str:

@@ -14,7 +14,7 @@ import click
 from mptune import __version__
 from mptune.cli import adopting, kernels, runs, spaces, tuning
 from mptune.cli.display import discard, print_error
-from mptune.errors import MptuneError
+from mptune.errors import MptuneError, NotAccurateError
 
 __all__ = ["app", "main"]
 
@@ -56,7 +56,7 @@ def main() -> None:
         code = leave.exit_code
     except MptuneError as error:
         print_error(str(error))
-        code = 2
+        code = 1 if isinstance(error, NotAccurateError) else 2
     except click.ClickException as error:
         error.show()
         code = 2

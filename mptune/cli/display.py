@@ -11,7 +11,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
@@ -20,6 +20,8 @@ from mptune.markup import Description, Table, plain
 if TYPE_CHECKING:
     from mptune.run import Run
 
+#: Key of the stream for the JSON document in the context of a command with ``--json``.
+DOCUMENT: Final = "mptune.document"
 #: A cell that begins with a number.
 _NUMBER: Final = re.compile(r"[-<>]?\s?\d[\d,.]*(e[+-]?\d+)?x?(?![\w/])")
 #: The escape sequences that are not replaced.
@@ -59,9 +61,22 @@ def print_note(message: str) -> None:
     echo(click.style(plain(message), fg="yellow"), err=True)
 
 
+@contextlib.contextmanager
+def reserved_stdout() -> Iterator[TextIO]:
+    """Yield a stream to standard output; what else prints there, also in C++, prints to standard error."""
+    sys.stdout.flush()
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as document, contextlib.redirect_stdout(sys.stderr):
+        os.dup2(2, 1)
+        try:
+            yield document
+        finally:
+            os.dup2(document.fileno(), 1)
+
+
 def print_json(document: Mapping[str, Any]) -> None:
-    """Print a JSON document on standard output; raise ValueError for numbers that are not finite."""
-    echo(json.dumps(document, indent=2, allow_nan=False))
+    """Print the JSON document of a command with ``--json``; raise ValueError for numbers that are not finite."""
+    text = json.dumps(document, indent=2, allow_nan=False)
+    click.echo(text, file=click.get_current_context().meta[DOCUMENT])
 
 
 def print_table(found: Table | Sequence[Mapping[str, object]]) -> None:
@@ -99,8 +114,8 @@ def wrapped(text: str, indent: str = "") -> str:
 
 
 def width() -> int:
-    """Return the width of the terminal or COLUMNS; for a pipe or a file 240."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else 240
+    """Return the width of the terminal or COLUMNS, at least 40; for a pipe or a file 240."""
+    return max(40, shutil.get_terminal_size().columns) if sys.stdout.isatty() or "COLUMNS" in os.environ else 240
 
 
 @contextlib.contextmanager

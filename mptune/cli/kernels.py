@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import math
 import uuid
@@ -12,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mptune.cli import options
-from mptune.cli.display import counter, print_described, print_error, print_json, print_note, print_table
+from mptune.cli.display import (
+    counter,
+    print_described,
+    print_error,
+    print_json,
+    print_note,
+    print_table,
+    reserved_stdout,
+)
 from mptune.cli.options import option
 from mptune.errors import BackendUnavailableError, EmptySpaceError, MptuneError
 from mptune.markup import Description, Table, number
@@ -157,15 +164,11 @@ def _availability(name: str, check: bool) -> dict[str, Any]:
     row |= {"device": None, "architecture": None, "memory_bytes": None, "limits": {}, "versions": {}, "compiled": None}
     if check and found.can_compile:
         from mptune.backends.base import CompileOptions
-        from mptune.cpp.prelude import prelude
 
-        # A unique kernel, so no cache is used.
-        kernel = f'extern "C" __global__ void line(int* x) {{ *x = 1; }}  // {uuid.uuid4().hex}'
-        source = f"{prelude()}\n{kernel}\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY(line)\n#endif\n"
-        how = CompileOptions("" if found.can_run else backend.common_architecture)
         try:
-            with contextlib.closing(backend.compiler) as compiler:
-                compiler.compile(source, "line", how)
+            # A unique kernel is in no cache.
+            architecture = "" if found.can_run else backend.common_architecture
+            backend.compile_line(CompileOptions(architecture), mark=uuid.uuid4().hex)
         except MptuneError as error:
             reason = "; ".join(filter(None, (" ".join(str(error).split()), found.reason)))
             return row | {"can_compile": False, "can_run": False, "compiled": False, "reason": reason}
@@ -197,6 +200,7 @@ def render(kernel: str, parameter: Mapping[str, str], backend: str, size: Sequen
     """
     from mptune.source.loading import load_tunable
 
+    output = click.get_current_context().with_resource(reserved_stdout())
     definition = load_tunable(kernel)
     from mptune.backends import get_backend
 
@@ -220,20 +224,20 @@ def render(kernel: str, parameter: Mapping[str, str], backend: str, size: Sequen
 
     if not isinstance(definition, Application):
         assert isinstance(definition, Kernel)
-        click.echo(text(definition, configuration, sizes))
+        click.echo(text(definition, configuration, sizes), file=output)
         return
     from mptune.data.data import make_inputs
     from mptune.measure.buffers import run_once
     from mptune.measure.program import Program
 
     if read_by is None and not body:
-        click.echo(prelude())
+        click.echo(prelude(), file=output)
     with Program(definition, configuration, sizes, get_backend("auto")) as program:
         run_once(program, make_inputs(definition, sizes, 0))
         launched = program.compiled
     for each, values, at in launched:
-        click.echo(rendering.heading(each, values, at))
-        click.echo(text(each, values, at).removeprefix(prelude()).lstrip("\n"))
+        click.echo(rendering.heading(each, values, at), file=output)
+        click.echo(text(each, values, at).removeprefix(prelude()).lstrip("\n"), file=output)
 
 
 @click.command()

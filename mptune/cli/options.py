@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from mptune.cli.display import DOCUMENT, print_note, reserved_stdout
 from mptune.errors import MptuneError
 
 if TYPE_CHECKING:
@@ -75,7 +76,6 @@ def parse_places(texts: Sequence[str]) -> list[str | dict[str, int]]:
 
 def parse_sizes(kernel: Tunable, texts: Sequence[str]) -> tuple[str, dict[str, int]]:
     """Return the preset and the single sizes; new sizes of an adopted program are recorded first."""
-    from mptune.cli.display import print_note
     from mptune.source.loading import make_ready
 
     presets = [text for text in texts if "=" not in text] or ["default"]
@@ -196,6 +196,12 @@ def file_argument(name: str, metavar: str) -> Callable[[Command], Command]:
     return click.argument(name, metavar=metavar, type=FILE, nargs=-1 if metavar.endswith("...") else 1, required=True)
 
 
+def _reserve_stdout(context: click.Context, _option: object, json: bool) -> bool:
+    if json:
+        context.meta[DOCUMENT] = context.with_resource(reserved_stdout())
+    return json
+
+
 def _declared(*declarations: Callable[[Command], Command]) -> Callable[[Command], Command]:
     def declare(command: Command) -> Command:
         for each in reversed(declarations):
@@ -235,7 +241,7 @@ def pop_adoption(given: dict[str, Any]) -> dict[str, Any]:
 
 
 kernel_of_run = option("--kernel", "KERNEL|FILE.py|DIR", "The run's kernel, needed unless it is a bundled one.")
-as_json = option("--json", "", "Print one JSON document.")
+as_json = click.option("--json", is_flag=True, callback=_reserve_stdout, help="Print one JSON document.")
 backend = option("--backend", "NAME", "auto, host, cuda, hip or opencl.", default="auto")
 size = option("--size", "PRESET|NAME=VALUE...", "A preset's name, or one size.")
 configuration = option(

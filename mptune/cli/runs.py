@@ -37,7 +37,7 @@ _run_files = options.file_argument("run_files", "RUN.db|SPACE...")
 @click.command()
 @options.file_argument("run_file", "RUN.db|SPACE|NAME.wisdom.json")
 @options.as_json
-def show(run_file: Path, json: bool) -> None:
+def show(run_file: Path, json: bool) -> int:
     """Show the result of a run and the statuses of its trials, or the contents of wisdom."""
     from mptune.interop import read_run
     from mptune.wisdom import Wisdom, is_wisdom
@@ -45,16 +45,17 @@ def show(run_file: Path, json: bool) -> None:
     if is_wisdom(run_file):
         found = Wisdom.load(run_file)
         print_json(found.to_json()) if json else _print_wisdom(found)
-        return
+        return 0
     run = read_run(run_file)
     print_json(run.summary()) if json else print_run(run)
+    return 0 if run.best is not None else 1
 
 
 @click.command()
 @_run_file
 @option("--metrics", "A,B", "Two or more metrics, also speedup.", show_default="the run's objectives, or time_ms,error")
 @options.as_json
-def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
+def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> int:
     """Show the Pareto front: the configurations that are not dominated in these metrics."""
     from mptune.interop import read_run
     from mptune.results.description import describe_front
@@ -64,6 +65,7 @@ def pareto(run_file: Path, metrics: Sequence[str], json: bool) -> None:
     usual = run.objective.metrics if run.objective.also else ("time_ms", "error")
     names = tuple(OBJECTIVES.get(name, name) for name in metrics) or usual
     print_json(run.pareto_document(names)) if json else print_described(describe_front(run, names))
+    return 0 if run.best is not None else 1
 
 
 @click.command()
@@ -132,8 +134,7 @@ def export(run_file: Path, format: str | None, output: Path | None) -> None:
     from mptune.interop import EXPORTERS, read_run, write_run
 
     if format is None:
-        suffix = output.suffix.removeprefix(".") if output is not None else ""
-        format = suffix if suffix in EXPORTERS else "csv"
+        format = ("" if output is None else output.suffix.removeprefix(".")) or "csv"
     if format not in EXPORTERS:
         raise UnknownNameError("export format", format, EXPORTERS)
     run = read_run(run_file)
@@ -296,7 +297,7 @@ def _emit_dispatch(
 @options.kernel_of_run
 @option("--time-limit time_limit_s", "SECONDS", "Start no new measurement after this many seconds.")
 @options.as_json
-def explain(run_file: Path, kernel: str | None, time_limit_s: float | None, json: bool) -> None:
+def explain(run_file: Path, kernel: str | None, time_limit_s: float | None, json: bool) -> int:
     """Explain the winner: which type limits its accuracy, and the cost of each type.
 
     Each type is changed alone, one step wider and one step narrower. Missing trials are measured in turn with the
@@ -307,9 +308,10 @@ def explain(run_file: Path, kernel: str | None, time_limit_s: float | None, json
 
     with counter("configurations measured") as count:
         found = explain_run(run_file, kernel, time_limit_s=time_limit_s, on_trial=count, on_warning=print_note)
+    code = 0 if found.subject == "best" else 1
     if json:
         print_json(found.to_json())
-        return
+        return code
     if (trial := found.trial) is not None:
         what = "winner" if found.subject == "best" else "closest"
         echo(f"{click.style(found.run.kernel, bold=True)}, {what}: {result_text(found.run, trial)}")
@@ -319,6 +321,7 @@ def explain(run_file: Path, kernel: str | None, time_limit_s: float | None, json
     if found.changes:
         echo()
         print_table(_changes(found))
+    return code
 
 
 def _changes(found: Explanation) -> list[dict[str, object]]:
@@ -398,7 +401,7 @@ def _print_verification(found: Verification) -> None:
 @options.file_argument("files", "RUN.db|NAME.wisdom.json...")
 @option("--output -o", "FILE", "The file to write.", required=True)
 @options.as_json
-def wisdom(files: Sequence[Path], output: Path, json: bool) -> None:
+def wisdom(files: Sequence[Path], output: Path, json: bool) -> int:
     """Gather the winners of runs and other wisdom by kernel, device, sizes and error limit.
 
     The file is read by TunedKernel, emit and show.
@@ -412,13 +415,15 @@ def wisdom(files: Sequence[Path], output: Path, json: bool) -> None:
             print_note(f"{name}: {source.ending}")
     found = gather(sources)
     found.save(output)
+    code = 0 if any(record.best for known in found.kernels for record in known.tuned) else 1
     if json:
         print_json(found.to_json())
-        return
+        return code
     for known in found.kernels:
         echo(f"{output}: kernel {known.kernel} on {known.where}: {_runs(known)}")
         for note in _without_winner(known):
             print_note(note)
+    return code
 
 
 def _runs(known: KernelWisdom) -> str:

@@ -9,18 +9,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Any, Final, NewType
 
+from mptune.space.arguments import Between
 from mptune.space.configuration import Configuration
 
 #: A number that may be infinite or NaN.
 Reading = NewType("Reading", float)
-
-
-@dataclass(frozen=True, slots=True)
-class Between:
-    """The bounds of a number in a file, as an annotation of its type."""
-
-    least: float
-    most: float = math.inf
 
 
 Count = Annotated[int, Between(0)]

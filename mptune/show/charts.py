@@ -29,6 +29,7 @@ from mptune.results.kernel_times import HOST, host_ms, kernel_times
 from mptune.results.trial import Trial
 from mptune.results.unseen import unequal_draws
 from mptune.run import Run, json_document
+from mptune.space.arguments import checked
 from mptune.space.configuration import Value
 from mptune.space.parameters import PolicyParameter, PrecisionParameter, uniform_types
 
@@ -92,6 +93,7 @@ class Look:
         return [line for text in texts for line in textwrap.wrap(plain(text), letters)]
 
 
+@checked
 def plot(
     run: Run | str | Path,
     kind: str = "pareto",

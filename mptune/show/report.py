@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import jinja2
 import numpy as np
@@ -31,6 +31,7 @@ from mptune.results.description import compare_runs
 from mptune.run import Run, json_document
 from mptune.show.charts import APPLICATION_KINDS, KINDS, Look, baseline_of, chart_of, fronts
 from mptune.show.saving import in_script, vega
+from mptune.space.arguments import Between, checked
 
 #: Default number of trials with their source in the page.
 SOURCES: Final = 1000
@@ -41,8 +42,12 @@ _ENVIRONMENT: Final = jinja2.Environment(
 )
 
 
+@checked
 def write_report(
-    runs: Run | str | Path | Sequence[Run | str | Path], path: str | Path, *, sources: int = SOURCES
+    runs: Run | str | Path | Sequence[Run | str | Path],
+    path: str | Path,
+    *,
+    sources: Annotated[int, Between(0)] = SOURCES,
 ) -> dict[str, Any]:
     """Write a report on runs as one HTML file that opens offline, and return its data (:func:`report_document`).
 
@@ -60,6 +65,8 @@ def write_report(
     path = Path(path)
     if path.is_file() and is_run_file(path):
         raise MptuneError(f"{path} is a run file: give the report another name, such as {path.with_suffix('.html')}")
+    if path.suffix.lower() not in ("", ".html"):
+        raise MptuneError(f"cannot write the report {path}: expected the suffix .html")
     document = report_document(runs, sources=sources)
     text = _page(document).encode("utf-8", "backslashreplace")
     try:
@@ -75,8 +82,6 @@ def report_document(runs: Run | str | Path | Sequence[Run | str | Path], *, sour
     given = [runs] if isinstance(runs, Run | str | Path) else list(runs)
     if not given:
         raise MptuneError("a report needs at least one run")
-    if sources < 0:
-        raise MptuneError(f"sources {sources}: expected 0 or more")
     named: dict[str, Run] = {}
     documents = []
     for each in given:

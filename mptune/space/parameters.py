@@ -165,8 +165,9 @@ def _plain(name: str, value: Any) -> Value:
 
 
 def listed(values: Any) -> tuple[Any, ...]:
-    """Return the entries of an iterable; a text, or a value that is not iterable, is the only entry."""
-    return tuple(values) if isinstance(values, Iterable) and not isinstance(values, str | bytes) else (values,)
+    """Return the entries of an iterable; a text, a mapping, or a value that is not iterable, is the only entry."""
+    is_one = isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable)
+    return (values,) if is_one else tuple(values)
 
 
 def _require_numbers(name: str, kind: Any, **given: Any) -> None:
@@ -318,7 +319,8 @@ class PrecisionParameter(Parameter):
 
     def __init__(self, name: str, values: Iterable[Any], *, on_request: Iterable[Any] = ()) -> None:
         Parameter.__init__(self, name, listed(values))
-        asked = tuple(self._canonical(value) for value in listed(on_request))
+        names = on_request if isinstance(on_request, str) else tuple(on_request)  # of COMPOUND, a mapping
+        asked = tuple(self._canonical(value) for value in listed(names))
         _require_distinct(name, (*self.values, *asked))
         if compound := [value for value in self.values if value in COMPOUND]:
             known = [str(value) for value in (*self.values, *asked) if value in COMPOUND]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.results.objective import Objective
 from mptune.results.trial import SourceUse, Trial
+from mptune.space.arguments import fitted_arguments
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 
@@ -93,10 +94,12 @@ class Options:
         for name, value in given.items():
             if name not in known:
                 raise UnknownNameError(f"option of strategy {strategy}:", name, known)
-            is_word = known[name] is bool and isinstance(value, str)
             try:
-                values[name] = _WORDS[value.lower()] if is_word else known[name](value)
-            except (ValueError, KeyError, TypeError) as error:
+                if not isinstance(value, str):
+                    values |= fitted_arguments(cls, {name: value})
+                else:
+                    values[name] = _WORDS[value.lower()] if known[name] is bool else known[name](value)
+            except (ValueError, KeyError, MptuneError) as error:
                 raise _refused(strategy, name, known[name].__name__, value) from error
         return cls(**values)
 

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 from mptune.backends import get_backend
 from mptune.backends.processor import usable_cores
@@ -19,6 +20,7 @@ from mptune.measure.pool import runnable_backend
 from mptune.results.unseen import count_of, draws_of
 from mptune.run import Run, in_short
 from mptune.source.loading import sizes_of, tunable_of_run
+from mptune.space.arguments import POSITIVE, checked
 from mptune.space.configuration import Configuration
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunFile
@@ -27,11 +29,12 @@ from mptune.tuning.session import RunSession, Warnings, warn_caller
 from mptune.tuning.verify import LEAST_INPUTS, Verifier, changed_conditions, evaluator_of
 
 
+@checked
 def explain(
     run: Run | str | Path,
     kernel: Tunable | str | Path | None = None,
     *,
-    time_limit_s: float | None = None,
+    time_limit_s: Annotated[float | None, POSITIVE] = None,
     on_trial: Callable[[], None] = lambda: None,
     on_warning: Callable[[str], None] = warn_caller,
 ) -> Explanation:
@@ -53,8 +56,6 @@ def explain(
         KernelError: the kernel given is not the run's.
         MptuneError: the time limit is not above 0.
     """
-    if time_limit_s is not None and not time_limit_s > 0:
-        raise MptuneError(f"time limit {time_limit_s:g} s: expected more than 0")
     start = time.monotonic()
     loaded = run if isinstance(run, Run) else read_run(run)
     found = explanation_of(loaded)

@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from mptune.accuracy.evaluate import Metrics
 from mptune.accuracy.thresholds import Threshold
@@ -16,11 +16,11 @@ from mptune.kernel.regions import Over, Reduce
 from mptune.measure.worker import Limits
 from mptune.results.metric_expressions import chosen_objectives
 from mptune.results.objective import Objective
+from mptune.run import Run
+from mptune.space.arguments import COUNT, POSITIVE, Between, fitted_arguments
 from mptune.space.configuration import Value
-from mptune.space.parameters import listed
 
 _LONGEST_TRIAL_S: Final = 1_000_000  #: the system cannot wait for a process longer than 24 days
-_LEAST: Final = {"budget": 1, "seed": 0, "inputs": 1, "verify": 0, "compilers": 0, "workers": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class TuneSettings:
         beta: rate of the decay penalty.
         strategy: name of the strategy.
         strategy_options: hyperparameters of the strategy by name.
-        sources: run files and recordings, of other devices or sizes, that the search starts from.
+        sources: runs, run files and recordings, of other devices or sizes, that the search starts from.
         knowledge: a folder whose matching run files are sources, too.
         first: configurations to evaluate first: some values by name of a parameter, or the path of a run file or a JSON
             document with its best configurations.
@@ -72,7 +72,7 @@ class TuneSettings:
             such as "10x".
 
     Raises:
-        MptuneError: a number is out of range, or options exclude each other.
+        MptuneError: a value is of another type or out of range, or options exclude each other.
     """
 
     backend: str = "auto"
@@ -93,18 +93,18 @@ class TuneSettings:
     beta: float = 1.0
     strategy: str = "bayesian"
     strategy_options: Mapping[str, Any] = field(default_factory=dict)
-    sources: tuple[str | Path, ...] = ()
+    sources: tuple[str | Path | Run, ...] = ()
     knowledge: str | Path | None = None
     first: Sequence[Mapping[str, Value] | str | Path] = ()
-    budget: int = 100
-    time_limit_s: float | None = None
-    baseline_share: float = 0.2
-    seed: int = 0
-    inputs: int = 3
-    verify: int = 20
-    workers: int = 1
+    budget: Annotated[int, COUNT] = 100
+    time_limit_s: Annotated[float | None, POSITIVE] = None
+    baseline_share: Annotated[float, Between(0, 1)] = 0.2
+    seed: Annotated[int, Between(0)] = 0
+    inputs: Annotated[int, COUNT] = 3
+    verify: Annotated[int, Between(0)] = 20
+    workers: Annotated[int, COUNT] = 1
     scheduler: str | Executor | None = None
-    compilers: int | None = None
+    compilers: Annotated[int | None, Between(0)] = None
     flags: tuple[str, ...] = ()
     compiler: tuple[str, ...] = ()
     compiler_flag_sets: tuple[str, ...] = ()
@@ -112,17 +112,10 @@ class TuneSettings:
     limits: Limits | float | str = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        for name in ("objectives", "constraints", "observers", "sources", "flags", "compiler", "compiler_flag_sets"):
-            object.__setattr__(self, name, listed(getattr(self, name)))
-        object.__setattr__(self, "first", (self.first,) if isinstance(self.first, Mapping) else listed(self.first))
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name, value in fitted_arguments(TuneSettings, given).items():
+            object.__setattr__(self, name, value)
         chosen_objectives(self.objective, self.objectives, self.maximise)
-        for name, least in _LEAST.items():
-            if (value := getattr(self, name)) is not None and value < least:
-                raise MptuneError(f"{name} {value}: expected at least {least}")
-        if not 0.0 <= self.baseline_share <= 1.0:
-            raise MptuneError(f"baseline share {self.baseline_share:g}: expected a number from 0 to 1")
-        if self.time_limit_s is not None and not self.time_limit_s > 0:
-            raise MptuneError(f"time limit {self.time_limit_s:g} s: expected more than 0")
         if not 0 < self.trial_limits.run_s <= _LONGEST_TRIAL_S:
             limit = f"trial limit {self.trial_limits.run_s:g} s"
             raise MptuneError(f"{limit}: expected more than 0 and at most {_LONGEST_TRIAL_S:,} (11 days)")

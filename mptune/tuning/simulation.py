@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from mptune.results.objective import Objective
 from mptune.results.pareto import FrontScale, front
 from mptune.results.trial import SourceUse, Status, Trial
 from mptune.run import Run, json_document
+from mptune.space.arguments import COUNT, checked
 from mptune.space.configuration import Configuration
 from mptune.strategies import chosen_name, make
 from mptune.strategies.base import Known
@@ -178,12 +179,13 @@ def quartiles(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.where((below == above) | (share == 0), below, between))
 
 
+@checked
 def simulate(
     space: str | Path | Run,
     strategy: str = "bayesian",
     *,
     budget: int = 220,
-    repeats: int = 10,
+    repeats: Annotated[int, COUNT] = 10,
     options: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Simulation:
@@ -204,8 +206,6 @@ def simulate(
         ExpressionError: a constraint is no comparison of metrics.
         MptuneError: a setting is out of range or does not suit the recording, or no trial of it ran.
     """
-    if repeats < 1:
-        raise MptuneError(f"repeats {repeats}: expected at least 1")
     given = TuneSettings(strategy=strategy, budget=budget).changed(settings)
     run = space if isinstance(space, Run) else read_run(space)
     aliases, seed = _aliases(run), given.seed

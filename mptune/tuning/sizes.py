@@ -24,6 +24,7 @@ from mptune.kernel import Application, Tunable
 from mptune.memory import available_memory_bytes
 from mptune.run import Run
 from mptune.source.loading import load_tunable, make_ready
+from mptune.space.arguments import checked
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 from mptune.tuning.plan import TuningPlan
@@ -86,6 +87,7 @@ def files_of_sizes(output: str | Path, together: Sequence[Mapping[str, int]]) ->
     return [path.with_name(f"{path.stem}-{label_of(sizes)}{path.suffix}") for sizes in together]
 
 
+@checked
 def tune_sizes(
     kernel: Tunable | str | Path,
     sizes: Mapping[str, Sequence[int]],

@@ -103,14 +103,14 @@ def _decades(ours: Mapping[str, int], theirs: Mapping[str, int]) -> float:
 
 
 def sources_of(
-    given: Sequence[str | Path], folder: str | Path | None, searched: Searched, run_file: Path | None
+    given: Sequence[str | Path | Run], folder: str | Path | None, searched: Searched, run_file: Path | None
 ) -> tuple[tuple[Source, ...], tuple[str, ...]]:
     """Return the sources of a search, and the errors of run files in the folder that cannot be read.
 
     Sources are the files given, then fitting files of the folder, most usable trials first, except the run's own file.
     """
     own = None if run_file is None else run_file.resolve()
-    paths = [Path(path).resolve() for path in given]
+    paths = [path if isinstance(path, Run) else Path(path).resolve() for path in given]
     if own in paths:
         raise MptuneError(f"source {own} is the run file itself: a run goes on with its own trials anyway")
     sources = [read_source(path, searched) for path in dict.fromkeys(paths)]

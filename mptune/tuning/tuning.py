@@ -7,12 +7,14 @@ import dataclasses
 import functools
 import itertools
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from mptune.backends import get_backend
+from mptune.backends.base import CompileOptions
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.measure.device import DeviceEvaluator
@@ -23,10 +25,11 @@ from mptune.paths import cache_folder, own_folder
 from mptune.results.kernel_times import kernel_times
 from mptune.results.trial import Trial
 from mptune.run import Run
-from mptune.source.flags import recorded_flags
+from mptune.source.flags import compilers_of, recorded_flags
 from mptune.source.lints import examples, lints
 from mptune.source.loading import make_ready
 from mptune.source.render import heading, render_body
+from mptune.space.arguments import checked
 from mptune.store import INTERRUPTED, RunFile, RunInfo, RunState
 from mptune.tuning.plan import TuningPlan
 from mptune.tuning.schedule import Schedule
@@ -34,6 +37,7 @@ from mptune.tuning.session import Progress, RunSession, Warnings, warn_caller
 from mptune.tuning.settings import TuneSettings
 
 
+@checked
 def tune(
     kernel: Tunable | str | Path,
     settings: TuneSettings | None = None,
@@ -91,6 +95,7 @@ def tune(
         warn(f"no run in {settings.knowledge} fits this search, which starts without any")
     _check_cache(warn)
     plan = _with_compilers(plan)
+    _require_compiler(plan)
     with contextlib.ExitStack() as stack:
         evaluator = _evaluator(plan, stack)
         ready = evaluator.start()
@@ -176,6 +181,13 @@ def _with_compilers(plan: TuningPlan) -> TuningPlan:
     return dataclasses.replace(
         plan, kernel=backend.prepared(plan.kernel, settings.compiler, settings.compiler_flag_sets)
     )
+
+
+def _require_compiler(plan: TuningPlan) -> None:
+    """Raise CompileError if the user's compiler or flags compile nothing, which is no status of every trial."""
+    settings = plan.settings
+    if settings.scheduler is None and (settings.flags or os.environ.get("CXX")) and not compilers_of(plan.kernel):
+        get_backend(runnable_backend(settings.backend)).compile_line(CompileOptions(flags=settings.flags))
 
 
 def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator:

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from mptune.accuracy.thresholds import recorded_metrics
 from mptune.backends.base import options_of
 from mptune.data import Draw, Stream
-from mptune.errors import MptuneError, RunFileError
+from mptune.errors import MptuneError, NotAccurateError, RunFileError
 from mptune.kernel import Sizes, Tunable
 from mptune.kernel.limits import whole_space
 from mptune.measure.device import DeviceEvaluator
@@ -30,6 +30,7 @@ from mptune.results.trial import Status, Trial
 from mptune.results.unseen import Verified, after_draws, count_of, limit_of, next_unseen
 from mptune.run import Run, json_document
 from mptune.source.loading import edited, make_ready, remarks, sizes_of, tunable_of_run
+from mptune.space.arguments import COUNT, checked
 from mptune.space.configuration import Configuration, Value
 from mptune.store import RunFile, RunInfo
 from mptune.tuning.session import RunSession, warn_caller
@@ -253,12 +254,13 @@ class Verification:
         )
 
 
+@checked
 def verify(
     run_file: str | Path,
     kernel: Tunable | str | Path | None = None,
     *,
     configuration: Mapping[str, Value] | None = None,
-    inputs: int = 59,
+    inputs: Annotated[int, COUNT] = 59,
     sizes: Sequence[str | Mapping[str, int]] = (),
     on_input: Callable[[], None] = lambda: None,
     on_warning: Callable[[str], None] = warn_caller,
@@ -278,8 +280,6 @@ def verify(
         on_warning: called with each difference from the conditions of the run; by default a warning.
     """
     start = time.monotonic()
-    if inputs < 1:
-        raise MptuneError(f"inputs {inputs}: expected at least 1")
     run = Run.load(run_file)
     info = run.info
     definition = tunable_of_run(info, kernel, on_warning=on_warning)
@@ -289,7 +289,8 @@ def verify(
         trial = next((each for each in run.trials if each.configuration == configuration), None)
     if trial is None:
         which = "satisfies the threshold" if configuration is None else f"has the configuration {configuration}"
-        raise MptuneError(f"{run_file}: no trial {which}; name another one to verify (--configuration)")
+        kind = NotAccurateError if configuration is None else MptuneError
+        raise kind(f"{run_file}: no trial {which}; name another one to verify (--configuration)")
     for doubt in run.doubts_about(trial):
         on_warning(f"the run warned: {doubt}")
     given = [(each, {}) if isinstance(each, str) else ("default", {**own, **each}) for each in sizes or ({},)]

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from mptune.errors import WisdomError
+from mptune.errors import NotAccurateError, WisdomError
 from mptune.results.metric_expressions import is_error
 from mptune.results.pareto import front
 from mptune.results.trial import Status, Trial
@@ -149,7 +149,7 @@ def _kept(name: str, run: Run) -> Set[Configuration]:
     if not feasible:
         closest = run.closest
         nearest = "" if closest is None else f"; the closest: {run.objective.judge(closest).message}"
-        raise WisdomError(f"{name} has nothing to tell: no trial is accurate enough{nearest}")
+        raise NotAccurateError(f"{name} has nothing to tell: no trial is accurate enough{nearest}")
     return found
 
 

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, TypeVar
 from mptune.errors import WisdomError, did_you_mean
 from mptune.paths import open_regular, write_whole
 from mptune.results.speedup import TIE
-from mptune.results.trial import Between
+from mptune.space.arguments import Between
 from mptune.space.configuration import Configuration, Value
 from mptune.store.info import parse_json, plain, read_fields, types_of
 
