@@ -145,7 +145,7 @@ def first_look(
                     nearly = reference * (1 - 2.0**-20) if is_real else reference
                     metric.measure(Pairs.of(nearly, reference), inputs)
                 elif metric.divides_by_mean and is_real:
-                    found += _near_zero(name, metric, reference)
+                    found += _near_zero(name, metric, reference, decides=metric is own[0])
             except MetricError as reason:
                 raise MetricError(f"output {name!r}: {reason}") from reason
             except MemoryError:
@@ -159,8 +159,12 @@ def masked_elements(references: Mapping[str, NDArray[Any]]) -> dict[str, int]:
     return {name: count for name, count in found.items() if count}
 
 
-def _near_zero(output: str, metric: ErrorMetric, reference: NDArray[Any]) -> Iterator[str]:
-    """Yield a warning if a metric divides by a mean that is near 0 relative to the mean magnitude."""
+def _near_zero(output: str, metric: ErrorMetric, reference: NDArray[Any], *, decides: bool) -> Iterator[str]:
+    """Yield a warning if a metric divides by a mean that is near 0 relative to the mean magnitude.
+
+    Raises:
+        MetricError: the mean is 0 and the metric decides, so no trial could be judged.
+    """
     with np.errstate(all="ignore"):
         magnitude = float(np.nanmean(np.abs(reference)))
         pairs = Pairs.of(reference + _ADDED * magnitude, reference)
@@ -168,6 +172,11 @@ def _near_zero(output: str, metric: ErrorMetric, reference: NDArray[Any]) -> Ite
         return
     other = metric.name.replace(metric.whole.name, "NMAE", 1)
     if resolve(other).measure(pairs) <= _FAR_LARGER:
+        if decides and error == math.inf:
+            raise MetricError(
+                f"{metric.name} divides by the mean of the reference, which is 0: any error is infinite; give --metric "
+                f"{shlex.quote(other)}, which divides by the mean magnitude"
+            )
         yield (
             f"{metric.name} divides by the mean of the reference, which is near 0 for output {output!r}: an error of "
             f"1% of the mean magnitude everywhere gives {error:.3g}; --metric {shlex.quote(other)} divides by that "

@@ -184,6 +184,10 @@ def test_a_mean_near_zero_is_said_with_what_suits():
     assert "--metric 'NMAE over rows max' divides" in rows
     (zero,) = looked(["NMAE", "NRMSE"], np.array([1.0, -1.0]))
     assert "everywhere gives inf" in zero
+    with pytest.raises(
+        MetricError, match=r"output 'y': NRMSE divides by the mean .* which is 0: .* give --metric NMAE"
+    ):
+        looked("NRMSE", np.array([1.0, -1.0]))
 
 
 @pytest.mark.parametrize("metric", ["NRMSE", "NMAE", "RMSE", "MRE", "NRMSE over rows max"])
@@ -210,7 +214,7 @@ def test_a_user_s_metric_is_tried_before_anything_runs():
 
 
 def test_what_there_is_no_memory_to_try_is_left_to_the_trials(monkeypatch):
-    def full(*_):
+    def full(*_, **__):
         raise MemoryError
 
     monkeypatch.setattr("mptune.accuracy.evaluate._near_zero", full)
