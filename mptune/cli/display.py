@@ -65,10 +65,11 @@ def print_note(message: str) -> None:
 def reserved_stdout() -> Iterator[TextIO]:
     """Yield a stream to standard output; what else prints there, also in C++, prints to standard error."""
     sys.stdout.flush()
+    replaced = sys.stdout  # by a caller in Python, if it is not descriptor 1
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as document, contextlib.redirect_stdout(sys.stderr):
         os.dup2(2, 1)
         try:
-            yield document
+            yield document if replaced is sys.__stdout__ else replaced
         finally:
             os.dup2(document.fileno(), 1)
 

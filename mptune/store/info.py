@@ -394,8 +394,8 @@ def read_column(kind: Any, column: Sequence[Any]) -> Sequence[Any]:
     if kind is Configuration:
         return [*map(Configuration, read_column(Mapping[str, Value], column))]
     if origin is Annotated:
-        of_number, bounds = Reading if arguments[0] is float else arguments[0], arguments[1]
-        _require(all(bounds.least <= number <= bounds.most for number in read_column(of_number, column)))
+        bounds = arguments[1]
+        _require(all(bounds.least <= number <= bounds.most for number in read_column(arguments[0], column)))
         return column
     if origin in (types.UnionType, typing.Union):
         return [_read_as_first(arguments, value) for value in column]

@@ -67,13 +67,15 @@ class BayesianStrategy(CandidateStrategy):
 
     name: ClassVar[str] = "bayesian"
     first: ClassVar[int] = 1  #: valid trials before the model takes over
+    #: Whether uniform types run early, and models know where types differ; fronts have many mixtures, and lose by both.
+    prefers_uniform: ClassVar[bool] = True
     steps: ClassVar[int] = 6  #: moves of local search from each start in a sampled space
     options_class: ClassVar[type[Options]] = BayesianOptions
     options: BayesianOptions
 
     def __init__(self, *args: Any, is_relative: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._coordinates = features(self.space)
+        self._coordinates = features(self.space, has_pairs=self.prefers_uniform)
         self._signatures: Signatures | None = None
         if self.objective.threshold is not None and self.signature:
             self._signatures = Signatures(self.space, self.signature, self.objective, is_relative=is_relative)
@@ -94,7 +96,7 @@ class BayesianStrategy(CandidateStrategy):
         #: Uniform types not yet run, as value codes by column.
         self._uniform = [
             {self.space.names.index(name): self.space.parameter(name).values.index(v) for name, v in types.items()}
-            for types in uniform_types(self.space.parameters).values()
+            for types in (uniform_types(self.space.parameters).values() if self.prefers_uniform else ())
         ]
         #: Version of the model of errors, and its log probabilities of the candidates' signatures.
         self._accurate: tuple[int, Array] = (-1, np.empty(0))

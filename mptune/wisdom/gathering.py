@@ -13,7 +13,7 @@ import numpy as np
 from mptune.errors import NotAccurateError, WisdomError
 from mptune.results.metric_expressions import is_error
 from mptune.results.pareto import front
-from mptune.results.trial import Status, Trial
+from mptune.results.trial import Reading, Status, Trial
 from mptune.results.unseen import count_of, draws_of
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
@@ -202,9 +202,9 @@ def _errors_of(trials: Sequence[Trial], names: Sequence[str]) -> Errors:
     # A single wrong configuration says nothing of its signature.
     valid = [trial for trial in trials if trial.is_valid]
     if not valid:
-        return Errors(dict.fromkeys(names, math.inf))
+        return Errors(dict.fromkeys(names, Reading(math.inf)))
     known = {name: [each for trial in valid if not math.isnan(each := trial.metric(name))] for name in names}
     means = [(draws_of(trial), trial.error if draws_of(trial) == 1 else trial.metric("error_mean")) for trial in valid]
     draws, mean = max(means, key=lambda each: (each[0], each[1] if math.isfinite(each[1]) else 0.0))
-    worst = {name: max(errors) for name, errors in known.items() if errors}
-    return Errors(worst, draws, mean if math.isfinite(mean) else None)
+    worst = {name: Reading(max(errors)) for name, errors in known.items() if errors}
+    return Errors(worst, draws, Reading(mean) if math.isfinite(mean) else None)

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, TypeVar
 from mptune.errors import WisdomError, did_you_mean
 from mptune.paths import open_regular, write_whole
 from mptune.results.speedup import TIE
+from mptune.results.trial import Reading
 from mptune.space.arguments import Between
 from mptune.space.configuration import Configuration, Value
 from mptune.store.info import parse_json, plain, read_fields, types_of
@@ -34,7 +35,7 @@ _WRITTEN_APART: Final = {"worst", "configuration", "configurations", "errors", "
 
 _Record = TypeVar("_Record")
 _Time = Annotated[float, Between(1e-30, 1e30)]
-_Error = Annotated[float, Between(0.0, math.inf)]
+_Error = Annotated[Reading, Between(0.0, math.inf)]
 
 
 @dataclass(frozen=True, slots=True)

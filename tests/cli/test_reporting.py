@@ -58,7 +58,7 @@ def test_what_a_user_gets_wrong_is_told(report: Call, run_file: Path) -> None:
         (("rum.db",), "did you mean 'run.db'"),
         ((run_file, "-o", run_file), "is a run file: give the report another name"),
         ((run_file, "-o", "/proc/report.html"), "cannot write the report /proc/report.html"),
-        ((run_file, "--sources", "-3"), "sources -3: expected 0 or more"),
+        ((run_file, "--sources", "-3"), "sources -3: expected at least 0"),
         ((), "Missing argument"),
     ):
         code, out, err = report(*arguments)

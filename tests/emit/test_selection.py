@@ -194,7 +194,7 @@ def test_readme_has_the_numbers_and_says_what_they_are_of(run: Run, tmp_path: Pa
     assert set(emission.files) == {path.name for path in tmp_path.iterdir()}
     text = (tmp_path / "README.md").read_text()
     assert "| time (ms) | 2 | 4 |" in text
-    assert "| speedup | 2 | 1 |" in text
+    assert "| speedup | 2x (unsettled) | 1 |" in text
     assert "| error | 1e-07 | 1e-15 |" in text
     assert "```\nmptune tune\n```" in text
     assert "threshold: `NRMSE <= 1e-06`" in text

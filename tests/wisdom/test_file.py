@@ -17,7 +17,7 @@ from command_line import caller
 from described import create
 from runs_by_size import HALF, POLY, SINGLE, at_size, trial, undecided
 
-from mptune.errors import MptuneError, WisdomError
+from mptune.errors import MptuneError, NotAccurateError, WisdomError
 from mptune.results.objective import Objective
 from mptune.results.trial import Status
 from mptune.run import Run
@@ -154,7 +154,7 @@ def test_a_front_of_many_types_is_kept_in_part() -> None:
 )
 def test_a_run_that_tells_nothing_is_refused_by_name(run: Run, message: str) -> None:
     first = at_size(4000, template_hash="0", definition_hash="0")
-    with pytest.raises(WisdomError, match="the run of poly") as caught:
+    with pytest.raises((WisdomError, NotAccurateError), match="the run of poly") as caught:
         wisdom_of(first, run)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -202,7 +202,7 @@ TIMED = ("tuned", 0, "configurations", 0)
         (damaged(put(*TIMED, "time_ms", value="fast")), "'time_ms' should be a number from 1e-30"),
         (damaged(put(*TIMED, "speedup", value=5e-324)), "should be a number from 1e-30 to 1e+30, and is 5e-324"),
         (damaged(put(*TIMED, "interval", value=[1])), "its field 'interval' should be two numbers"),
-        (damaged(put(*TIMED, "errors", value={"error": -1})), "its field 'errors' should be numbers from 0 to"),
+        (damaged(put(*TIMED, "errors", value={"error": -1})), "its field 'errors' should be numbers of 0 or more"),
         (damaged(put(*TIMED, "draws", value=0)), "'draws' should be a whole number from 1 to 1e+09, and is 0"),
         (
             damaged(put("tuned", 0, "signatures", 0, "values", value=["fp64", math.nan])),

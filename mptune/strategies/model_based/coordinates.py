@@ -50,13 +50,13 @@ class Coordinates:
         return np.concatenate([*columns, *differ, np.empty((len(codes), 0))], axis=1)
 
 
-def features(space: SearchSpace) -> Coordinates:
+def features(space: SearchSpace, *, has_pairs: bool = True) -> Coordinates:
     """Return numbers in [0, 1] for the parameters that vary, for the default strategy.
 
     Beside the features of the search space each size gets its alignment: a block of 128 is like one of 144 in most
     respects, but it fills warps, divides the problem and avoids bank conflicts as one of 64 does. Models of earlier
-    runs need the alignment to explain the times of some kernels. Each type gets whether it differs from the type
-    declared before it, as that costs a conversion.
+    runs need the alignment to explain the times of some kernels. With pairs each type gets whether it differs from the
+    type declared before it, as that costs a conversion.
     """
     probes = space.codes(space.sample(min(space.size, 512), np.random.default_rng(0)))
     tables: list[tuple[int, Array]] = []
@@ -68,7 +68,7 @@ def features(space: SearchSpace) -> Coordinates:
     types = [
         (column, np.array([names.index(str(value)) for value in parameter.values]))
         for column, parameter in enumerate(space.parameters)
-        if isinstance(parameter, PrecisionParameter)
+        if has_pairs and isinstance(parameter, PrecisionParameter)
     ]
     return Coordinates([*tables, *((column, table[:, None]) for column, table in aligned if table is not None)], types)
 
