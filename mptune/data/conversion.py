@@ -93,11 +93,11 @@ def round_to(values: NDArray[np.float64], precision: Precision) -> NDArray[Any]:
             return values.astype(precision.dtype, copy=False)
         # Shortened first, so that the conversion is exact: ml_dtypes rounds twice (1 + 2^-8 + 2^-40 would become 1 in
         # bf16), and NumPy is ten times slower for fp16 underflow.
-        return _shortened(values, precision).astype(precision.dtype)
+        return _shortened(values.reshape(-1), precision).reshape(values.shape).astype(precision.dtype)
 
 
 def _shortened(values: NDArray[np.float64], precision: Precision) -> NDArray[np.float64]:
-    """Return fp64 values rounded to the significand of a precision; the exponent may still overflow."""
+    """Return fp64 values (n,) rounded to the significand of a precision; the exponent may still overflow."""
     dropped = 53 - precision.significand_bits
     bits = values.view(np.uint64)
     last = (bits >> np.uint64(dropped)) & np.uint64(1)

@@ -75,6 +75,15 @@ def test_a_value_that_rounds_wrongly_by_way_of_fp32():
     assert float(round_to(value, PRECISIONS["bf16"])[0]) == 1 + 2.0**-7
 
 
+@pytest.mark.parametrize("shape", [(), (3,), (5, 2), (2, 3, 4)])
+@pytest.mark.parametrize("name", ["fp16", "bf16", "fp8_e4m3"])
+def test_small_values_round_alike_in_every_shape(name, shape):
+    values = np.random.default_rng(1).standard_normal(shape) * np.asarray(1e-6)
+    rounded = round_to(np.asarray(values), PRECISIONS[name])
+    assert rounded.shape == shape
+    assert np.array_equal(rounded.reshape(-1), round_to(np.asarray(values).reshape(-1), PRECISIONS[name]))
+
+
 def test_special_values_survive():
     values = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, -5e-324])
     for precision in NARROW:
