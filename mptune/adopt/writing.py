@@ -222,10 +222,17 @@ def _definition(name: str, found: Findings, program: Program, arguments: Sequenc
         f"HERE = Path(__file__).parent\n{data}",
         "# The types, each below what has it in the program.\n" + "\n".join(_parameters(found)),
         *(_kernel(kernel, each) for kernel, each in found.kernels.items()),
-        *(_LIVE if found.is_live else _steps_of_copy(found)),
+        *(_steps_of_program(found) if found.is_live else _steps_of_copy(found)),
         _application(name, found, source, metric),
     ]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
+
+
+def _steps_of_program(found: Findings) -> tuple[str, ...]:
+    inputs, steps = _LIVE
+    if found.draws.of == "nothing":
+        inputs = inputs.replace(_WHICH_DRAW, _ONE_DRAW)
+    return inputs, steps
 
 
 def _steps_of_copy(found: Findings) -> tuple[str, ...]:
@@ -392,14 +399,18 @@ def _application(name: str, found: Findings, source: str, metric: str | None) ->
     )
 
 
-#: Inputs and steps that are the program itself.
-_LIVE: Final = (
-    '''
-def inputs(rng, size):
+_WHICH_DRAW: Final = '''
     """Which draw it is: in every one but the first, the numbers are changed that the program copies to the device."""
     is_first = not rng.bit_generator.seed_seq.spawn_key
     return {"draw": 0 if is_first else int(rng.integers(1, 1 << 31))}
-'''.strip(),
+'''.rstrip()
+_ONE_DRAW: Final = '''
+    """The program has its own data in every draw: there is nothing to change for fresh inputs."""
+    return {"draw": 0}
+'''.rstrip()
+#: Inputs and steps that are the program itself.
+_LIVE: Final = (
+    f"def inputs(rng, size):{_WHICH_DRAW}",
     "# A run is one of the program itself, its kernels in the types of the configuration.\nsteps = Live(HERE)",
 )
 _DATA: Final = '''
