@@ -59,6 +59,8 @@ _FAR: Final = 0.5
 _FAR_OF_WHOLE: Final = 0.9
 #: Of what a run printed, in messages.
 _LAST_LINES: Final = 3
+#: Instead of the place on the host: the copy is for a kernel that cannot be adopted, which runs on the host.
+FOR_KERNEL: Final = -2
 _RECORD: Final = "capture.json"
 _DATA: Final = "capture.npz"
 
@@ -121,7 +123,8 @@ class Copy:
         bytes: how many.
         contents: the key of what was copied; None if it was not kept.
         digest: of what came to the host, the same for the same bytes; "" otherwise.
-        host: the number of the place on the host that it came to, in the order of their first copies; -1 otherwise.
+        host: the number of the place on the host that it came to, in the order of their first copies; -1 otherwise,
+            or :data:`FOR_KERNEL`.
     """
 
     kind: str
@@ -280,6 +283,12 @@ class Capture:
         """Every allocation of the run, by id."""
         return {found.id: found for found in self.different if isinstance(found, Allocation)}
 
+    def does_otherwise(self, other: Capture) -> bool:
+        """Whether it has other operations on the device than another run, whatever data these have."""
+        return len(self.sequence) != len(other.sequence) or any(
+            _bare(one) != _bare(two) for one, two in zip(self.operations(), other.operations(), strict=True)
+        )
+
     def launches(self, kernel: str | None = None) -> Iterator[Launch]:
         """Give the launches in order, of one kernel or of all."""
         for found in self.operations():
@@ -317,7 +326,7 @@ class Capture:
             for id in sorted(launch.before.keys() - launch.changed - later, reverse=True):
                 sequence.append(len(different))
                 size = self.allocations[id].bytes
-                different.append(Copy("to_host", None, Place(id, 0), size, launch.before[id], ""))
+                different.append(Copy("to_host", None, Place(id, 0), size, launch.before[id], "", FOR_KERNEL))
             later |= launch.before.keys()
         order = np.array(sequence[::-1], np.uint32)
         return dataclasses.replace(self, different=tuple(different), sequence=order)

@@ -25,7 +25,6 @@ from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.source.flags import recorded_flags
 from mptune.source.lints import examples, lints
-from mptune.source.loading import make_ready
 from mptune.source.render import heading, render_body
 from mptune.store import RunFile, RunInfo, RunState
 from mptune.tuning.plan import TuningPlan
@@ -74,7 +73,6 @@ def tune(
     if output is not None and resume and Path(output).exists():
         settings = _with_its_sources(settings, Path(output), warn)
     plan = TuningPlan.of(kernel, settings, None if output is None else Path(output))
-    make_ready(plan.kernel, plan.sizes)
     if output is not None:
         # The file is checked before minutes go into inputs and references.
         RunFile.check(output, resume=resume, overwrite=overwrite)
