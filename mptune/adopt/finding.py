@@ -105,7 +105,7 @@ def find(
             is_given=number in given,
             is_written=number in written,
             is_output=number in results and buffer.name not in progress,
-            results=results.get(number, {}),
+            results=results.get(number, {}) if buffer.name not in progress else {},
         )
         for number, buffer in memory.items()
     ]
@@ -124,22 +124,20 @@ def find(
         progress=progress,
         draws=draws,
         notes=tuple(known.notes),
-        layout=_layout(buffers, progress, kernels, known.numbers),
+        layout=_layout(known, buffers, kernels),
     )
 
 
-def _layout(
-    buffers: Sequence[AdoptedBuffer],
-    progress: Collection[str],
-    kernels: Mapping[str, AdoptedKernel],
-    numbers: Numbers,
-) -> str:
-    parts = [f"{buffer.allocation} {buffer.declared}" for buffer in buffers]
-    # (How far a loop comes is another thing at another size.)
-    parts += [repr([buffer.name for buffer in buffers if buffer.is_output or buffer.name in progress])]
+def _layout(known: _Known, buffers: Iterable[AdoptedBuffer], kernels: Mapping[str, AdoptedKernel]) -> str:
+    parts: list[str] = []
+    for buffer in buffers:
+        parts.append(f"{buffer.allocation} {buffer.declared}")
+        # Programs swap memory of the device: what comes to a place on the host is the answer, whatever has it.
+        if buffer.is_output and known.capture.allocations[buffer.allocation].kind != "device":
+            parts.append("output")
     for name, each in kernels.items():
         parts += [name, *(argument.declared for argument in each.arguments), str(len(each.geometry.grid))]
-    return "\n".join((*parts, *(f"{name}: {seen.text}" for name, seen in numbers.seen.items())))
+    return "\n".join((*parts, *(f"{name}: {seen.text}" for name, seen in known.numbers.seen.items())))
 
 
 # -- names, types and numbers --------------------------------------------------------------------
