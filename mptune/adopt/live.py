@@ -7,7 +7,6 @@ with what the kernels really gave, and a loop until convergence takes as many tu
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import os
@@ -38,11 +37,9 @@ from mptune.adopt.capture import (
     operation,
 )
 from mptune.backends.processes import Child, in_words
-from mptune.errors import BackendUnavailableError, KernelError
+from mptune.errors import KernelError
 
 if TYPE_CHECKING:
-    from mptune.adopt.reading import Program
-    from mptune.adopt.running import Built
     from mptune.measure.program import Steps
 
 #: Beside a definition: its program, and how the operations of that become calls of its kernels.
@@ -255,6 +252,8 @@ class _Turn:
             for host, id, offset, field in parts:
                 kind = self._records[id] if field else self._buffers[id][1]
                 values = self._from.get((id, offset)) if host < 0 else self._on_host.get(host)
+                if values is None and not self._from:  # it copies nothing back
+                    values = self._to_host(id, 0, self._run.read(self._buffers[id][0]).size * kind.itemsize)
                 if values is not None:
                     whole = _whole(values.view(np.uint8), kind)
                     numbers = np.ascontiguousarray(whole[field] if field else whole)
@@ -386,12 +385,6 @@ def _read(stream: BinaryIO, size: int) -> bytes:
     return data
 
 
-@functools.cache
-def _image(folder: Path) -> bytes:
-    """Return the executable of an adopted program."""
-    return program_in(folder, on_gpu=False)[1].image
-
-
 def with_sizes(arguments: Sequence[str], sizes: Mapping[int, int]) -> list[str]:
     """Return arguments with other whole numbers in some places, of which the first is 1."""
     places = enumerate(arguments, 1)
@@ -408,15 +401,13 @@ def _record(folder: Path) -> dict[str, Any]:
     return found
 
 
-def program_in(folder: Path, *, on_gpu: bool = True) -> tuple[Program, Built]:
-    """Return the program of an adopted definition, from its folder, and compiled: for a GPU where it was.
+@functools.cache
+def _image(folder: Path) -> bytes:
+    """Return the executable of an adopted program, compiled from its sources in the folder.
 
     Raises:
-        KernelError: the folder has no description of it.
-        ProgramError: the program is not what it was, or does not compile.
+        ProgramError: it does not compile.
     """
-    from mptune.adopt.on_gpu import built_for_gpu
-    from mptune.adopt.parsing import ProgramError
     from mptune.adopt.phases import files_in_phases
     from mptune.adopt.reading import read
     from mptune.adopt.running import build
@@ -425,18 +416,11 @@ def program_in(folder: Path, *, on_gpu: bool = True) -> tuple[Program, Built]:
     given = _record(folder)["program"]
     root = common_folder([Path(file) for file in given["files"]])
 
-    def kept(path: str) -> Path:
-        return (
-            folder.resolve() / "program" / Path(path).relative_to(root)
-            if Path(path).is_relative_to(root)
-            else Path(path)
-        )
+    def kept(path: Path) -> Path:
+        return folder.resolve() / "program" / path.relative_to(root) if path.is_relative_to(root) else path
 
-    sources, includes = ([kept(path) for path in given[what]] for what in ("sources", "includes"))
+    sources, includes = ([kept(Path(path)) for path in given[what]] for what in ("sources", "includes"))
     program = read(sources, given["defines"], includes, given["loops"], given["kernels"])
-    if on_gpu and given.get("backend") == "cuda":
-        with contextlib.suppress(BackendUnavailableError, ProgramError):  # it was adopted where there is a GPU
-            return program, built_for_gpu(program)
     has_loops = bool(program.originals)
     files = files_in_phases(program)
-    return program, build(program.sources, files, program.defines, program.includes, gives_host_memory=has_loops)
+    return build(program.sources, files, program.defines, program.includes, gives_host_memory=has_loops).image

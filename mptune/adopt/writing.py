@@ -153,6 +153,8 @@ def _answers(buffer: AdoptedBuffer, capture: Capture) -> list[tuple[int, int, in
     """Return where parts of an output are on the host at the end, or -1, where they were in memory, and which field."""
     last = {each.host: each.source for each in capture.operations() if isinstance(each, Copy)}
     field = buffer.field_of[1] if buffer.field_of is not None else ""
+    if not capture.outputs:
+        return [(-1, buffer.allocation, 0, field)]
     return [
         (copy.host if last[copy.host] == copy.source else -1, copy.source.allocation, copy.source.offset, field)
         for copy in capture.outputs
