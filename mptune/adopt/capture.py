@@ -61,6 +61,8 @@ _FAR_OF_WHOLE: Final = 0.9
 _LAST_LINES: Final = 3
 #: Instead of the place on the host: the copy is for a kernel that cannot be adopted, which runs on the host.
 FOR_KERNEL: Final = -2
+#: Likewise: what a variable has when the program begins, told when the host first uses it.
+INITIAL: Final = -3
 _RECORD: Final = "capture.json"
 _DATA: Final = "capture.npz"
 
@@ -124,7 +126,7 @@ class Copy:
         contents: the key of what was copied; None if it was not kept.
         digest: of what came to the host, the same for the same bytes; "" otherwise.
         host: the number of the place on the host that it came to, in the order of their first copies; -1 otherwise,
-            or :data:`FOR_KERNEL`.
+            :data:`FOR_KERNEL` or :data:`INITIAL`.
     """
 
     kind: str

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from mptune.adopt.capture import (
     FOR_KERNEL,
+    INITIAL,
     Allocation,
     Copy,
     Fill,
@@ -141,7 +142,6 @@ class Live:
 
     def __call__(self, run: Steps, size: Mapping[str, int]) -> None:
         """Run the program, its kernels by ``run``."""
-        given = self._program
         for name, value in size.items():
             if value != self._sizes[name] and name not in self._positions:
                 places = ", ".join(f"{size} (argument {place})" for size, place in self._positions.items())
@@ -149,6 +149,12 @@ class Live:
                     f"size {name} is {self._sizes[name]} in the program itself; "
                     + (f"these are its arguments: {places}" if places else "none of its sizes is an argument")
                 )
+        while not self._has_run(run, size):
+            pass
+
+    def _has_run(self, run: Steps, size: Mapping[str, int]) -> bool:
+        """Run the program; return False if it began with wrong values of variables, which are known now."""
+        given = self._program
         arguments = with_sizes(given["arguments"], {place: size[name] for name, place in self._positions.items()})
         kinds = self._buffers, self._constants, self._records
         draws = (self._draws, self._by) if run.draw else ("nothing", 0.0)
@@ -182,11 +188,14 @@ class Live:
                         turn.do(told, stream, ours)
                     turn.end(self._answers)
                     code = child.wait()
+            if turn.is_stale:
+                return False
             # By its exit code a program says that its own check failed, which is one of its own data.
             if code < 0 or (code > 0 and not run.draw):
                 lines = printed.read_text(encoding="utf-8", errors="replace").strip().splitlines()
                 last = f"; the last it printed: {lines[-1][:200]}" if lines else ""
                 raise KernelError(f"the program {in_words(code)}{last}")
+        return True
 
 
 class _Turn:
@@ -210,7 +219,11 @@ class _Turn:
         self._is_own_size = is_own_size
         #: Memory that no kernel is given, by allocation.
         self._others: dict[int, NDArray[np.uint8]] = {}
+        self._initial = constants
         self._constants = {id: values.copy() for id, values in constants.items()}
+        self._used: set[int] = set()
+        #: Whether kernels used a variable that has other values when the program begins.
+        self.is_stale = False
         #: How many copies came to the device before the first result went to the host.
         self._given = 0
         self._has_answered = False
@@ -225,6 +238,8 @@ class _Turn:
         match told:
             case Launch():
                 self._launch(told)
+            case Copy(kind="to_device", target=Place(id), host=host) if host == INITIAL:
+                self._begin_with(id, np.frombuffer(_read(stream, told.bytes), np.uint8))
             case Copy(kind="to_device", target=Place(id, offset)):
                 self._write(id, offset, self._drawn(id, np.frombuffer(_read(stream, told.bytes), np.uint8)))
             case Copy(kind="to_host", source=Place(id, offset)):
@@ -260,11 +275,18 @@ class _Turn:
                     start = offset // kind.itemsize * (numbers.size // max(whole.size, 1))
                     self._run.write(name, numbers.reshape(-1), start=start)
 
+    def _begin_with(self, id: int, values: NDArray[np.uint8]) -> None:
+        if id in self._initial and not np.array_equal(self._initial[id].view(np.uint8), values):
+            self._initial[id].view(np.uint8)[:] = values
+            self.is_stale |= id in self._used
+            self._write(id, 0, values)
+
     def _launch(self, launch: Launch) -> None:
         if id(launch) not in self._calls:
             self._calls[id(launch)] = self._call(launch)
         launched, given = self._calls[id(launch)]
         constants = {name: self._constants[id] for id, name in launched.constants.items()}
+        self._used |= launched.constants.keys()
         getattr(self._run, launched.kernel)(**given, **constants)
         for name in launched.read:
             constants[name][...] = self._run.read_constant(launched.kernel, name)
