@@ -123,6 +123,7 @@ def find(
         launch_at=launch_at,
         progress=progress,
         draws=draws,
+        looks_early=_looks_early(capture),
         notes=tuple(known.notes),
         layout=_layout(known, buffers, kernels),
     )
@@ -646,6 +647,13 @@ def _draws(
         isinstance(value, float) for each in kernels for one in each.launched.launches for value in one.arguments
     )
     return dataclasses.replace(draws, of="numbers") if has_numbers else Draws("nothing", 0.0)
+
+
+def _looks_early(capture: Capture) -> bool:
+    """Whether the host reads results before the last launch."""
+    operations = list(capture.operations())
+    last = max(place for place, each in enumerate(operations) if isinstance(each, Launch))
+    return any(isinstance(each, Copy) and each.kind == "to_host" for each in operations[:last])
 
 
 def _varying(each: LaunchedKernel, numbers: Numbers) -> list[str]:

@@ -139,6 +139,8 @@ class Live:
         #: Of structs a field.
         self._answers: Mapping[str, list[tuple[int, int, int, str]]] = said["answers"]
         self._draws, self._by = said["draws"]
+        #: Whether an exit code is an error: otherwise the program checks nothing but its answer, as trials do.
+        self._has_exit_code = said["has_exit_code"]
 
     def __call__(self, run: Steps, size: Mapping[str, int]) -> None:
         """Run the program, its kernels by ``run``."""
@@ -190,8 +192,8 @@ class Live:
                     code = child.wait()
             if turn.is_stale:
                 return False
-            # By its exit code a program says that its own check failed, which is one of its own data.
-            if code < 0 or (code > 0 and not run.draw):
+            # (Its check may be one of its own data.)
+            if code < 0 or (code > 0 and self._has_exit_code and not run.draw):
                 lines = printed.read_text(encoding="utf-8", errors="replace").strip().splitlines()
                 last = f"; the last it printed: {lines[-1][:200]}" if lines else ""
                 raise KernelError(f"the program {in_words(code)}{last}")

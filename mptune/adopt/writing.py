@@ -137,6 +137,7 @@ def _live(found: Findings, capture: Capture) -> dict[str, Any]:
         }
     return {
         "draws": [found.draws.of, found.draws.by],
+        "has_exit_code": found.looks_early,
         "buffers": {each.allocation: [each.name, each.stored.str] for each in found.buffers if each.field_of is None},
         "records": {
             each.allocation: record_of(each.structs)
