@@ -241,7 +241,7 @@ class Findings:
         launch_at: the name and the launch of each that is different, by its index in the capture.
         progress: the names of buffers that only tell the host how far a loop has come, which are no outputs.
         draws: what is changed for fresh inputs.
-        looks_early: whether the host reads results before the last launch, by which it may decide what to launch.
+        looks_early: whether the host reads results that change later, by which it may decide what to launch.
         notes: what a user should know.
         layout: what runs of the program at other sizes have to have in common with this one.
     """
