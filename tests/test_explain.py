@@ -20,7 +20,6 @@ from mptune.explanation import Change, Explanation, explanation_of
 from mptune.precision import precision
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
-from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 from mptune.tuning import tune
@@ -298,21 +297,6 @@ def test_the_time_limit_holds_for_each_trial(path: Path, monkeypatch: pytest.Mon
     assert "the time limit was over" in found.unmeasured
     # What was evaluated is timed beside the winner.
     assert any(c.outcome.interval is not None for c in found.changes)
-
-
-def test_an_adopted_program_is_run_at_new_sizes_first(
-    devices: MadeUpDevices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another file of the folder stands for the record that adopt writes."""
-    ran: list[tuple[Path, dict[str, int]]] = []
-    monkeypatch.setattr("mptune.source.loading.RECORD", Path(__file__).name)
-    monkeypatch.setattr("mptune.adopt.sizes.run_at", lambda folder, sizes, **_: ran.append((folder, dict(sizes))))
-    kernel, path = load_kernel(Path(own_kernel.__file__)), tmp_path / "run.db"
-    tune(kernel, sizes={"n": 1000}, output=path, on_warning=lambda _: None, **OPTIONS)
-    explain(path, kernel, on_warning=lambda _: None)
-    assert ran == [(Path(own_kernel.__file__).parent, {"n": 1000})] * 2
-    tune(kernel, on_warning=lambda _: None, **OPTIONS)
-    assert len(ran) == 2
 
 
 def test_a_run_in_memory_is_explained_and_left_as_it_is(path: Path) -> None:

@@ -25,19 +25,18 @@ from mptune import __version__
 from mptune.accuracy.metrics import resolve
 from mptune.adopt.apart import InstrumentApart, answer, has_fresh_answer
 from mptune.adopt.capture import Capture, CheckFailedError, capture, plain_name, told_apart
-from mptune.adopt.caveats import listed
 from mptune.adopt.classes import TypeClass, TypeClasses
-from mptune.adopt.finding import OFFERED, early_looks
-from mptune.adopt.findings import SIGNED, UNSIGNED, Draws, over_each
+from mptune.adopt.finding import OFFERED
+from mptune.adopt.findings import SIGNED, UNSIGNED, Draws, listed, over_each
 from mptune.adopt.grouping import group, sensitivities
-from mptune.adopt.launched import classes_in, needed
+from mptune.adopt.launched import classes_in
 from mptune.adopt.on_gpu import built_for_gpu
 from mptune.adopt.origins import origin
 from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
 from mptune.adopt.phases import files_in_phases
 from mptune.adopt.reading import NESTED, Program, own_files, paddings, read
 from mptune.adopt.running import Built, TooLongError, build, run
-from mptune.adopt.sizes import RUN, FoundSizes, find_sizes, hashed, not_given
+from mptune.adopt.sizes import FoundSizes, find_sizes, not_given
 from mptune.adopt.template import KEEPS_UNSIGNED
 from mptune.adopt.writing import Adopted, name_of, write
 from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError
@@ -169,64 +168,42 @@ def _adopted(
         scratch = Path(made_in)
         on_progress("running the program")
         captured = _captured(program, built, settings, scratch / "capture", compiled.refused)
-        whole, refused = _adoptable(program, captured, compiled.refused)
+        captured, refused = _adoptable(program, captured, compiled.refused)
         if program.originals:
             on_progress("running it with its loops")
-            _check_loops(program, whole, built, settings, scratch / "loops")
-        classes = classes_in(program, whole)
+            _check_loops(program, captured, built, settings, scratch / "loops")
+        classes = classes_in(program, captured)
         on_progress("writing templates and definition")
-        captured = _needed(program, classes, whole, settings, scratch / "needed" / folder.name)
-        needed_only = captured is not whole
-        parameter_of = _parameters(program, classes, captured, settings, scratch / "alone" / folder.name, on_progress)
+        given = _given(program, settings, captured, refused)
+        parameter_of = _parameters(
+            program, classes, captured, given, settings, scratch / "alone" / folder.name, on_progress
+        )
         on_progress("finding out which sizes it has")
         found = FoundSizes({}, None, ())
         if not refused:
-            found = find_sizes(
-                program, classes, parameter_of, built, captured, scratch / "sizes", needed_only=needed_only
-            )
+            found = find_sizes(program, classes, parameter_of, built, captured, scratch / "sizes")
 
-        def written(draws: Draws | None, classes: TypeClasses, zeroed: bool, *, is_live: bool = False) -> Adopted:
+        def written(draws: Draws | None, classes: TypeClasses) -> Adopted:
             return write(
-                *(program, classes, parameter_of, captured, scratch / folder.name),
+                *(program, classes, parameter_of, captured, scratch / folder.name, given),
                 metric=settings.metric,
-                zeroed=zeroed,
-                numbers=found.numbers,
+                sizes=found,
                 draws=draws,
-                is_live=is_live,
             )
 
         on_progress("comparing it with the program")
         comparing = time.monotonic()
-        made, check, classes, zeroed = _faithful(program, classes, functools.partial(written, None))
+        made, check, classes = _faithful(program, classes, functools.partial(written, None))
         # What a GPU did sooner is compared on the processor.
         seconds = max(captured.seconds, time.monotonic() - comparing if compiled.backend == "cuda" else 0.0)
         on_progress("finding out what fresh inputs can be")
-        made = _with_draws(made, functools.partial(written, classes=classes, zeroed=zeroed), settings.vary, seconds)
-        notes = [*_notes_of_parts(whole, captured, refused), *_notes_of_templates(made)]
-        notes += [f"trials fail: {check.not_narrower}"] if check.not_narrower else []
-        notes += [*built.notes, *([compiled.note] if compiled.note else [])]
-
-        def documented(made: Adopted) -> dict[str, Any]:
-            seconds = time.monotonic() - began
-            document = _document(made, folder, program, settings, captured, found, check.errors, seconds)
-            document |= {"zeroed": zeroed, "needed_only": needed_only, "draws": dataclasses.asdict(made.found.draws)}
-            document |= {"unvaried": list(made.found.unvaried), "zeros": list(made.found.zeros)}
-            document["program"] |= {"device": whole.device, "backend": compiled.backend}
-            document["notes"] += notes
-            (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-            return document
-
-        if not refused and early_looks(captured) and not made.found.left_out:
-            on_progress("running the program itself with kernels of the definition")
-            draws = made.found.draws if made.found.draws.of in ("data", "constants") else Draws("nothing", 0.0)
-            live = written(draws, classes, zeroed, is_live=True)
-            documented(live)
-            if why := _compared(program, live, contracts=True).too_far:
-                notes.append(f"errors are those of a copy of what the program launched: {why}")
-                made = written(made.found.draws, classes, zeroed)
-            else:
-                made = live
-        document = documented(made)
+        made = _with_draws(made, functools.partial(written, classes=classes), settings.vary, seconds)
+        document = _document(made, folder, program, settings, captured, found, check.errors, time.monotonic() - began)
+        document["program"] = {**given, "device": captured.device, "backend": compiled.backend}
+        document["notes"] += [*_notes_of_parts(refused), *_notes_of_templates(made)]
+        document["notes"] += [f"trials fail: {check.not_narrower}"] if check.not_narrower else []
+        document["notes"] += [*built.notes, *([compiled.note] if compiled.note else [])]
+        (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         if folder.exists():
             folder.rename(scratch / "before")
         made.folder.rename(folder)
@@ -501,21 +478,6 @@ def _check_loops(program: Program, captured: Capture, built: Built, settings: Ad
             )
 
 
-def _needed(
-    program: Program, classes: TypeClasses, captured: Capture, settings: AdoptSettings, folder: Path
-) -> Capture:
-    """Return the capture without launches that the answer does not need, if it is the program's without them."""
-    fewer = needed(program, captured)
-    if fewer is captured:
-        return captured
-    parameter_of = _grouped(_free(program, classes), settings.types)
-    try:
-        _faithful(program, classes, lambda c, zeroed: write(program, c, parameter_of, fewer, folder, zeroed=zeroed))
-    except MptuneError:
-        return captured
-    return fewer
-
-
 def _free(program: Program, classes: TypeClasses) -> list[TypeClass]:
     """Return the type classes that may change their type."""
     launched = {site.kernel for site in program.launches}
@@ -526,6 +488,7 @@ def _parameters(
     program: Program,
     classes: TypeClasses,
     captured: Capture,
+    given: Mapping[str, Any],
     settings: AdoptSettings,
     folder: Path,
     on_progress: Callable[[str], None],
@@ -543,7 +506,7 @@ def _parameters(
         return _grouped(free, settings.types)
     on_progress("finding out how much each variable can bear")
     try:
-        made = write(program, classes, own, captured, folder, metric=settings.metric)
+        made = write(program, classes, own, captured, folder, given, metric=settings.metric)
         with InstrumentApart(made.folder / f"{made.name}.py", limit_s=_PROBED_S) as instrument:
             names = {
                 name: [p for p in instrument.tunable.parameter_names if p.rpartition(".")[2] == parameter]
@@ -580,27 +543,20 @@ def _grouped(free: Sequence[TypeClass], types: int) -> dict[str, str]:
 
 
 def _faithful(
-    program: Program, classes: TypeClasses, written: Callable[[TypeClasses, bool], Adopted]
-) -> tuple[Adopted, _Check, TypeClasses, bool]:
-    """Return what is written of a program, what came of a run, its classes as written, and whether memory is zeroed.
-
-    Args:
-        program: the program.
-        classes: its type classes.
-        written: is told whether memory that nothing is copied to is zero at first: some programs count on that.
+    program: Program, classes: TypeClasses, written: Callable[[TypeClasses], Adopted]
+) -> tuple[Adopted, _Check, TypeClasses]:
+    """Return what is written of a program, what came of a run of it, and its classes as written.
 
     Raises:
         ProgramError: it gives another answer than the program.
     """
     try:
-        return *_checked(program, classes, lambda each: written(each, False)), classes, False
+        return *_checked(program, classes, written), classes
     except ProgramError:
-        with contextlib.suppress(ProgramError):
-            return *_checked(program, classes, lambda each: written(each, True)), classes, True
         wrapping = dataclasses.replace(classes, keeps_unsigned=True)
-        if classes.keeps_unsigned or not any(_wrapping_in(written(wrapping, False))):
+        if classes.keeps_unsigned or not any(_wrapping_in(written(wrapping))):
             raise
-        return _faithful(program, wrapping, written)
+        return *_checked(program, wrapping, written), wrapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -712,13 +668,12 @@ def _with_draws(made: Adopted, written: Callable[[Draws], Adopted], vary: float 
     first = made.found.draws.of
     if vary == 0 or (vary and first == "data"):
         return written(Draws("data" if vary else "nothing", vary))
-    others = ("computed", "numbers")
-    ways = {"data": ("data",), "constants": ("constants", *others)}.get(first, others)
+    ways = {"data": ("data",), "numbers": ("numbers",)}.get(first, ())
     for draws in (Draws(of, by) for of in ways for by in ((vary,) if vary else _CHANGES)):
         if made.found.draws != draws:
             made = written(draws)
         definition = made.folder / f"{made.name}.py"
-        if made.found.draws == draws and has_fresh_answer(definition, seconds, may_stay=draws.of == "data"):
+        if has_fresh_answer(definition, seconds, may_stay=draws.of == "data"):
             return made
     return written(Draws("nothing", 0.0))
 
@@ -735,6 +690,22 @@ def _error(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
     return error if np.isfinite(error) else math.inf
 
 
+def _given(program: Program, settings: AdoptSettings, captured: Capture, refused: Iterable[str]) -> dict[str, Any]:
+    """Return how a program is read, compiled and run."""
+    return {
+        "files": {str(file.path): _hash_of(file.path) for file in program.files},
+        "sources": [str(path) for path in program.sources],
+        "defines": dict(program.defines),
+        "includes": [str(path) for path in program.includes],
+        "arguments": list(settings.arguments),
+        "loops": list(settings.loops),
+        "kernels": list(settings.kernels),
+        "refused": list(refused),
+        "check": captured.check,
+        "run_in": str(Path.cwd()),
+    }
+
+
 def _document(
     made: Adopted,
     folder: Path,
@@ -749,17 +720,7 @@ def _document(
     return {
         "name": made.name,
         "folder": str(folder),
-        "program": {
-            "files": {str(file.path): hashlib.sha256(file.path.read_bytes()).hexdigest() for file in program.files},
-            "sources": [str(path) for path in program.sources],
-            "defines": dict(program.defines),
-            "includes": [str(path) for path in program.includes],
-            "arguments": list(settings.arguments),
-            "loops": list(settings.loops),
-            "kernels": list(settings.kernels),
-            "check": captured.check,
-            "run_in": str(Path.cwd()),
-        },
+        "program": {},
         "kernels": [
             {
                 "name": name,
@@ -774,7 +735,7 @@ def _document(
                 "shape": list(buffer.shape),
                 "elements": buffer.elements,
                 "type": buffer.precision or buffer.dtype,
-                "role": "output" if buffer.is_output else _ROLE[buffer.role],
+                "role": buffer.role,
             }
             for buffer in made.found.buffers
         ],
@@ -794,7 +755,8 @@ def _document(
         "computed_sizes": [name for name in made.found.sizes if name in found.computed],
         "no_sizes": [*found.refused, *not_given(program, settings.arguments)],
         "numbers": dict(found.numbers.texts) if found.numbers else {},
-        "layout": hashed(made.found.layout),
+        "draws": dataclasses.asdict(made.found.draws),
+        "zeros": list(made.found.zeros),
         "refused": [str(refusal) for refusal in program.refusals],
         "notes": [
             *_notes_of_types(made),
@@ -810,7 +772,6 @@ def _document(
     }
 
 
-_ROLE: Final = {"Buffer": "input", "InOut": "input, written", "Scratch": "scratch"}
 _OF_ROLE: Final = {
     "local": "work_type",
     "argument": "work_type",
@@ -834,13 +795,10 @@ def _notes_of(captured: Capture) -> Iterator[str]:
         yield f"left out of the record, for its size: {left_out}"
 
 
-def _notes_of_parts(whole: Capture, captured: Capture, refused: Iterable[str]) -> Iterator[str]:
-    """Say what of a run is left out: launches that the answer does not need, and kernels that cannot be adopted."""
-    launches = sum(1 for _ in whole.launches())
-    if left_out := launches - sum(1 for _ in captured.launches()):
-        yield f"{left_out:,} of {launches:,} launches are left out: the answer needs none of them"
+def _notes_of_parts(refused: Iterable[str]) -> Iterator[str]:
+    """Yield what of a run is not tuned: kernels that cannot be adopted."""
     for name in refused:
-        yield f"{name} is not adopted: the steps have what it did in this run, and what it was given last is compared"
+        yield f"{name} is not adopted: it runs on the host in the program's own types"
 
 
 def _notes_of_templates(made: Adopted) -> Iterator[str]:
@@ -915,11 +873,7 @@ def _check_output(folder: Path) -> None:
         raise ProgramError(
             f"{folder} is there already, and not written by mptune adopt; choose another --output"
         ) from None
-    # Data of runs at other sizes come and go.
-    data = {RUN, *(name for name in written if name.endswith(".npz"))}
-    runs = {file.parent for file in names.values() if file.name == RUN and file.parent.parent == folder}
-    others = {name: file for name, file in names.items() if file.parent not in runs or file.name not in data}
-    changed = [name for name, file in others.items() if written.get(name) != _hash_of(file)]
+    changed = [name for name, file in names.items() if written.get(name) != _hash_of(file)]
     if changed:
         raise ProgramError(
             f"{folder} has changes that would be lost ({', '.join(changed[:4])}{', ...' if len(changed) > 4 else ''}); "

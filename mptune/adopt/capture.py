@@ -59,6 +59,10 @@ _FAR: Final = 0.5
 _FAR_OF_WHOLE: Final = 0.9
 #: Of what a run printed, in messages.
 _LAST_LINES: Final = 3
+#: Instead of the place on the host: the copy is for a kernel that cannot be adopted, which runs on the host.
+FOR_KERNEL: Final = -2
+#: Likewise: what a variable has when the program begins, told when the host first uses it.
+INITIAL: Final = -3
 _RECORD: Final = "capture.json"
 _DATA: Final = "capture.npz"
 
@@ -121,7 +125,8 @@ class Copy:
         bytes: how many.
         contents: the key of what was copied; None if it was not kept.
         digest: of what came to the host, the same for the same bytes; "" otherwise.
-        host: the number of the place on the host that it came to, in the order of their first copies; -1 otherwise.
+        host: the number of the place on the host that it came to, in the order of their first copies; -1 otherwise,
+            :data:`FOR_KERNEL` or :data:`INITIAL`.
     """
 
     kind: str
@@ -280,6 +285,12 @@ class Capture:
         """Every allocation of the run, by id."""
         return {found.id: found for found in self.different if isinstance(found, Allocation)}
 
+    def does_otherwise(self, other: Capture) -> bool:
+        """Whether it has other operations on the device than another run, whatever data these have."""
+        return len(self.sequence) != len(other.sequence) or any(
+            _bare(one) != _bare(two) for one, two in zip(self.operations(), other.operations(), strict=True)
+        )
+
     def launches(self, kernel: str | None = None) -> Iterator[Launch]:
         """Give the launches in order, of one kernel or of all."""
         for found in self.operations():
@@ -317,7 +328,7 @@ class Capture:
             for id in sorted(launch.before.keys() - launch.changed - later, reverse=True):
                 sequence.append(len(different))
                 size = self.allocations[id].bytes
-                different.append(Copy("to_host", None, Place(id, 0), size, launch.before[id], ""))
+                different.append(Copy("to_host", None, Place(id, 0), size, launch.before[id], "", FOR_KERNEL))
             later |= launch.before.keys()
         order = np.array(sequence[::-1], np.uint32)
         return dataclasses.replace(self, different=tuple(different), sequence=order)

@@ -6,15 +6,14 @@ import dataclasses
 import itertools
 import keyword
 import math
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.adopt.capture import Allocation, Capture, Copy, Fill, Launch, Place
+from mptune.adopt.capture import FOR_KERNEL, Allocation, Capture, Copy, Fill, Launch, Place
 from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.findings import (
     AdoptedBuffer,
@@ -25,13 +24,11 @@ from mptune.adopt.findings import (
     Findings,
     Geometry,
     record_of,
-    table_of,
 )
 from mptune.adopt.launched import (
     AXES,
     INTEGERS,
     NUMPY,
-    KernelLaunch,
     LaunchedKernel,
     bytes_of,
     find_launched,
@@ -43,7 +40,6 @@ from mptune.adopt.parsing import ProgramError
 from mptune.adopt.progress import Turns, came_to_nothing
 from mptune.adopt.reading import Memory, Parameter, Program
 from mptune.adopt.scratch import scratch_parameters
-from mptune.adopt.sequence import Call, Number, literal, replay
 from mptune.adopt.template import VECTOR_WIDTH, Template, class_of, template
 from mptune.adopt.tiling import UNROLL
 from mptune.kernel.application import TAKEN
@@ -55,10 +51,7 @@ OFFERED: Final = {
     "float": ("fp32", "fp16", "bf16"),
 }
 #: Names that a definition file may have of its own.
-_OF_MODULE: Final = (
-    *("HERE", "OWN", "Path", "RECORDS", "TABLES", "application", "data", "functools", "importlib", "inputs", "move"),
-    *("near", "np", "put", "steps", "vary"),
-)
+_OF_MODULE: Final = ("HERE", "Live", "Path", "application", "inputs", "steps")
 _ROLES: Final = {"in": "In", "out": "Out", "inout": "InOut", "scalar": "Scalar"}
 _BLOCKS: Final = (32, 64, 128, 256, 512, 1024)
 _SMALL_BLOCKS: Final = (1, 2, 4, 8, 16)
@@ -81,72 +74,44 @@ def find(
     capture: Capture,
     numbers: Numbers | None = None,
     draws: Draws | None = None,
-    *,
-    zeroed: bool = False,
-    is_live: bool = False,
 ) -> Findings:
     """Find out what a definition of a program is made of; see :func:`mptune.adopt.writing.write` for the arguments.
 
     Raises:
-        ProgramError: what the program did cannot be replayed.
+        ProgramError: what the program did cannot be adopted.
     """
     known = _Known(program, classes, parameter_of, capture, numbers or Numbers())
     launched, launch_at = find_launched(program, capture, lambda kernel: known.unused(kernel.identifier, _OF_MODULE))
     launched = _with_own_blocks(known, launched)
+    passed = _whole_numbers(launched)
+    known.numbers.passed = passed
     if known.numbers.fixed is None:
-        known.numbers.fixed = _whole_numbers(launched)
+        alone = {name: next(iter(values)) for name, values in passed.items() if len(values) == 1}
+        known.numbers.fixed = {name: value for name, value in alone.items() if value > 1}
     memory = _buffers(known, launched)
-    symbols = [each for each in capture.allocations.values() if each.kind == "symbol"]
-    needs = {need.name for each in launched for need in each.kernel.needs if need.kind == "constant"}
-    constants = {symbol.id: symbol for symbol in symbols if symbol.name in needs}
-    left_out = {symbol.id: symbol.name for symbol in symbols if symbol.name not in needs}
-    kernels = {each.launched.name: each for each in _kernels(known, launched, memory, constants.values())}
-    known.notes.extend(
-        f"the variable {name} in the device's memory is no buffer of what is written: runs begin with what the one "
-        "before has left in it"
-        for name in left_out.values()
-    )
-    steps = _Steps(known, launched, launch_at, memory, constants)
-    roles = {each.name: each.roles for each in launched}
-    calls = list(_without_repeats(known, steps.calls(_looked_at(known, is_live=is_live)), roles))
-    results = {number: each for number, each in _results(known, launched, memory).items() if number in steps.written}
+    used = {need.name for each in launched for need in each.kernel.needs if need.kind in ("constant", "device")}
+    symbols = [each for each in capture.allocations.values() if each.kind == "symbol" and each.name in used]
+    kernels = {each.launched.name: each for each in _kernels(known, launched, memory, symbols)}
+    given, written = _given_and_written(capture, launched)
+    results = {number: each for number, each in _results(known, launched, memory).items() if number in written}
     if not results:
         raise ProgramError(
             "nothing that the program copies back is computed by kernels that are adopted; copy back what these write"
         )
-    progress = _progress(capture, {number: memory[number] for number in results}, is_live=is_live)
-    results = {number: pieces for number, pieces in results.items() if memory[number].name not in progress}
+    progress = _progress(capture, {number: memory[number] for number in results})
     buffers = [
         dataclasses.replace(
             buffer,
-            initial=steps.initial.get(number),
-            is_written=number in steps.written,
-            is_output=number in results,
-            results=results.get(number, {}),
+            is_given=number in given,
+            is_written=number in written,
+            is_output=number in results and buffer.name not in progress,
+            results=results.get(number, {}) if buffer.name not in progress else {},
         )
         for number, buffer in memory.items()
     ]
-    buffers, not_finite = _with_finite_inputs(known, buffers)
-    tables = steps.tables_of(buffers)
-    contents = {symbol.name: tables.get(table_of(symbol.name)) for symbol in constants.values()}
-    floating = [
-        name for name, table in contents.items() if table is not None and table.dtype.kind == "f" and table.any()
-    ]
-    draws, calls = _drawn(calls, buffers, floating, roles, draws)
-    replayed = replay(
-        calls,
-        may_swap=_may_swap(buffers),
-        text_of=lambda call, name, value: known.of_size(name, value) if call.function in roles else literal(value),
-        written=known.of_steps,
-        has_draws=draws.of == "numbers",
-        varied=[*map(table_of, floating)] if draws.of == "constants" else (),
-    )
-    if is_live:
-        buffers = [dataclasses.replace(buffer, initial=None) for buffer in buffers]
-    buffers = _with_fields(known, buffers if is_live else _moved(buffers, replayed.places))
-    finite = {} if known.numbers.is_draft else dict(_finite(known, buffers))
-    if zeroed and not is_live:
-        buffers = _zeroed(known, buffers)
+    if draws is None or draws.of == "data":
+        draws = _draws(known, buffers, symbols, kernels.values(), draws)
+    buffers = _with_fields(known, buffers)
     labels = {each.kernel.label for each in launched}
     return Findings(
         kernels=kernels,
@@ -154,41 +119,26 @@ def find(
         parameters=tuple(_parameters(known, kernels.values())),
         kept=tuple(each for each in classes.classes if each.kept and labels & set(each.kernels)),
         sizes={**known.numbers.sizes, **{name: n for name, n in known.sizes.items() if name in known.named}},
-        calls=tuple(calls),
+        varying={each.name: tuple(_varying(each, known.numbers)) for each in launched},
         launch_at=launch_at,
-        replay=replayed,
-        tables={
-            **replayed.tables,
-            **tables,
-            **{f"{name}_is_finite": where for name, where in finite.items()},
-            **{f"{name}_not_finite": values for name, values in not_finite.items()},
-        },
-        finite=tuple(finite),
-        not_finite=tuple(not_finite),
         progress=progress,
-        left_out=left_out,
         draws=draws,
-        constants=tuple(floating),
+        looks_early=_looks_early(capture),
         notes=tuple(known.notes),
-        layout=_layout(buffers, progress, kernels, known.numbers, [*replayed.lines, *finite, *not_finite]),
-        is_live=is_live,
+        layout=_layout(known, buffers, kernels),
     )
 
 
-def _layout(
-    buffers: Sequence[AdoptedBuffer],
-    progress: Collection[str],
-    kernels: Mapping[str, AdoptedKernel],
-    numbers: Numbers,
-    steps: Iterable[str],
-) -> str:
-    parts = [buffer.declared for buffer in buffers]
-    # (How far a loop comes is another thing at another size.)
-    parts += [repr([buffer.name for buffer in buffers if buffer.is_output or buffer.name in progress])]
+def _layout(known: _Known, buffers: Iterable[AdoptedBuffer], kernels: Mapping[str, AdoptedKernel]) -> str:
+    parts: list[str] = []
+    for buffer in buffers:
+        parts.append(f"{buffer.allocation} {buffer.declared}")
+        # Programs swap memory of the device: what comes to a place on the host is the answer, whatever has it.
+        if buffer.is_output and known.capture.allocations[buffer.allocation].kind != "device":
+            parts.append("output")
     for name, each in kernels.items():
         parts += [name, *(argument.declared for argument in each.arguments), str(len(each.geometry.grid))]
-    parts += [f"{name}: {seen.text}" for name, seen in numbers.seen.items() if not seen.is_of_steps]
-    return "\n".join((*parts, *steps))
+    return "\n".join((*parts, *(f"{name}: {seen.text}" for name, seen in known.numbers.seen.items())))
 
 
 # -- names, types and numbers --------------------------------------------------------------------
@@ -278,17 +228,6 @@ class _Known:
                 break
         return self.of_launch(each, f"threads_{AXES[axis]}", [total], found, block)
 
-    def of_size(self, name: str, value: Number) -> str:
-        """Return how a number of a launch that has a name is written in the steps."""
-        return f"size.{name}" if name in self.named and self.sizes.get(name) == value else literal(value)
-
-    def of_steps(self, name: str, values: Sequence[Number], natural: str) -> str | None:
-        """Return how a number of the steps is written; None if it is looked up."""
-        text = self.numbers.text(name, values, natural, is_of_steps=True)
-        if text is natural or self.numbers.is_draft:
-            return text
-        return None if text == GIVEN else re.sub(r"[A-Za-z_]\w*", r"size.\g<0>", text)
-
     def expression(self, value: int) -> str:
         """Return a number as an expression over sizes, the shortest, or the number."""
         sizes = {name: size for name, size in self.sizes.items() if name.isidentifier()}
@@ -301,15 +240,15 @@ class _Known:
         return str(value)
 
 
-def _whole_numbers(launched: Iterable[LaunchedKernel]) -> dict[str, int]:
-    """Return the whole numbers that kernels are always given under the same name: they may be sizes."""
+def _whole_numbers(launched: Iterable[LaunchedKernel]) -> dict[str, set[int]]:
+    """Return the whole numbers that kernels are given, by the name of the parameter: they may be sizes."""
     found: dict[str, set[int]] = {}
     for each in launched:
         for index, parameter in enumerate(each.parameters):
             is_whole = parameter.role == "scalar" and INTEGERS.get(parameter.element, "")[-2:] in ("32", "64")
             if is_whole and not keyword.iskeyword(parameter.name):
                 found.setdefault(parameter.name, set()).update(each.values(index))
-    return {name: value for name, (value, *others) in found.items() if not others and value > 1}
+    return found
 
 
 # -- kernels -------------------------------------------------------------------------------------
@@ -347,7 +286,7 @@ def _kernels(
     templates = [
         template(
             *(known.program, each.kernel, known.classes, known.parameter_of, each.offsets, of_it),
-            *(_most_in_block(each, known.numbers), each.nulls, each.apart),
+            *(_most_in_block(each, known.numbers), each.nulls, each.apart, {symbol.name for symbol in constants}),
         )
         for each, of_it in zip(launched, threads, strict=True)
     ]
@@ -473,8 +412,8 @@ def _arguments(
 
 
 def _used_by(each: LaunchedKernel, constants: Iterable[Allocation]) -> list[Allocation]:
-    """Return the variables in the device's memory that the program sets and a kernel uses."""
-    names = {need.name for need in each.kernel.needs if need.kind == "constant"}
+    """Return the variables in the device's memory that both the host and a kernel use."""
+    names = {need.name for need in each.kernel.needs if need.kind in ("constant", "device")}
     return [symbol for symbol in constants if symbol.name in names]
 
 
@@ -591,17 +530,17 @@ def _numbers_in(data: NDArray[np.uint8], type: np.dtype[Any]) -> NDArray[Any]:
     return data[: data.size // type.itemsize * type.itemsize].view(type)
 
 
-def _progress(capture: Capture, outputs: Mapping[int, AdoptedBuffer], *, is_live: bool) -> tuple[str, ...]:
+def _progress(capture: Capture, outputs: Mapping[int, AdoptedBuffer]) -> tuple[str, ...]:
     """Return the names of outputs that only say how far a loop has come.
 
-    A program that runs itself takes as many turns as it takes, and then all of a residual is another one.
+    The loop of a trial takes as many turns as it takes: all of a residual is another one then, however long it is.
     """
     answer: dict[str, Turns] = {}
     for number, turns in capture.turns.items():
         if (buffer := outputs.get(number)) is not None:
             data = map(capture.joined, turns)
             answer[buffer.name] = [None if each is None else _numbers_in(each, buffer.stored) for each in data]
-    return came_to_nothing(answer, 1.0) if is_live else came_to_nothing(answer)
+    return came_to_nothing(answer)
 
 
 def _seen(known: _Known, launched: Iterable[LaunchedKernel]) -> set[int]:
@@ -614,14 +553,6 @@ def _seen(known: _Known, launched: Iterable[LaunchedKernel]) -> set[int]:
         if (each.kernel.label, each.owners[parameter.name][0]) not in scratch
         for place in each.values(index)
     }
-
-
-def _moved(buffers: Iterable[AdoptedBuffer], places: Mapping[str, str]) -> Iterator[AdoptedBuffer]:
-    """Give each result to the buffer that has it at the end: swaps may have moved it."""
-    by_name = {buffer.name: buffer for buffer in buffers}
-    source = {**by_name, **{place: by_name[name] for name, place in places.items()}}
-    for name, buffer in by_name.items():
-        yield dataclasses.replace(buffer, is_output=source[name].is_output, results=source[name].results)
 
 
 def _with_fields(known: _Known, buffers: Iterable[AdoptedBuffer]) -> list[AdoptedBuffer]:
@@ -662,287 +593,68 @@ def _fields_of(known: _Known, buffer: AdoptedBuffer, structs: Memory) -> Iterato
         )
 
 
-def _with_finite_inputs(
-    known: _Known, buffers: Iterable[AdoptedBuffer]
-) -> tuple[list[AdoptedBuffer], dict[str, NDArray[Any]]]:
-    """Return buffers with 0 for what is NaN or infinite at first, which steps write there, and that of each."""
-    found, not_finite = [], {}
-    for buffer in buffers:
-        values = buffer.initial
-        if values is not None and values.dtype.kind == "f" and not (are := np.isfinite(values)).all():
-            not_finite[buffer.name] = np.where(are, 0, values).reshape(-1, *buffer.inner_axes)
-            buffer = dataclasses.replace(buffer, initial=np.where(are, values, 0), is_written=True)
-            known.notes.append(
-                f"{np.count_nonzero(~are):,} of {buffer.elements:,} elements of {buffer.name} are NaN or infinite at "
-                "first, and are the same in every draw"
-            )
-        found.append(buffer)
-    return found, not_finite
+# -- what is given, and changed --------------------------------------------------------------------
 
 
-def _finite(known: _Known, buffers: Iterable[AdoptedBuffer]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Yield for each output that is not finite everywhere where it is."""
-    for buffer in buffers:
-        finite = np.ones(buffer.elements, np.bool_)
-        for start, values in buffer.results.items():
-            finite[start : start + values.size] = np.isfinite(values)
-        if not finite.all():
-            known.notes.append(
-                f"{np.count_nonzero(~finite):,} of {buffer.elements:,} elements of {buffer.name} are not finite in the "
-                "program's answer either, and are not compared"
-            )
-            yield buffer.name, finite.reshape(-1, *buffer.inner_axes)
+def _given_and_written(capture: Capture, launched: Iterable[LaunchedKernel]) -> tuple[set[int], set[int]]:
+    """Return the memory that the program writes to before kernels use it, and that which is written to after that."""
+    is_written: dict[int, bool] = {}
+    for each in launched:
+        for index, parameter in each.pointers:
+            for place in each.values(index):
+                is_written[place.allocation] = is_written.get(place.allocation, False) or parameter.role != "in"
+    used, given = set[int](), set[int]()
+    written = {number for number, is_written_to in is_written.items() if is_written_to}
+    for operation in capture.operations():
+        match operation:
+            case Launch(arguments=arguments):
+                used |= {value.allocation for value in arguments if isinstance(value, Place)}
+            case Fill(target=Place(number)) | Copy(kind="to_device", target=Place(number)):
+                (written if number in used else given).add(number)
+            case Copy(kind="on_device", target=Place(number)):
+                written.add(number)
+            case _:
+                pass
+    return given, written
 
 
-def _zeroed(known: _Known, buffers: Iterable[AdoptedBuffer]) -> list[AdoptedBuffer]:
-    """Let memory that nothing is copied to be zero at first."""
-    found = []
-    for buffer in buffers:
-        if buffer.initial is None and buffer.field_of is None:
-            known.notes.append(f"{buffer.name} is zero at first: the program uses of it what it never wrote")
-            buffer = dataclasses.replace(buffer, initial=np.zeros(buffer.elements, buffer.stored))
-        found.append(buffer)
-    return found
+def _draws(
+    known: _Known,
+    buffers: Collection[AdoptedBuffer],
+    symbols: Iterable[Allocation],
+    kernels: Iterable[AdoptedKernel],
+    wanted: Draws | None,
+) -> Draws:
+    """Return what is changed for fresh inputs before the program sees a result.
 
-
-def _may_swap(buffers: Iterable[AdoptedBuffer]) -> Callable[[str, str], bool]:
-    """Return what tells whether two buffers can change places."""
-    kinds = {b.name: (b.elements, b.type, b.precision, b.dtype) for b in buffers if b.is_written}
-    return lambda one, other: one in kinds and kinds[one] == kinds.get(other)
-
-
-# -- calls ---------------------------------------------------------------------------------------
-
-
-def _looked_at(known: _Known, *, is_live: bool) -> list[int]:
-    """Return the operations until the last result was copied back."""
-    sequence: list[int] = known.capture.sequence.tolist()
-    launches, looks = _launches_and_looks(known.capture)
-    if (early := early_looks(known.capture)) and not is_live:
-        known.notes.append(
-            f"the program looks at results {early} time{'s' * (early > 1)} before its last launch: if it decides by "
-            "them what to launch, the steps launch what it did in this run"
-        )
-    return sequence[: max(looks or launches) + 1]
-
-
-def early_looks(capture: Capture) -> int:
-    """Return how often a program copied results to the host before its last launch, which may depend on them."""
-    launches, looks = _launches_and_looks(capture)
-    return sum(place < launches[-1] for place in looks)
-
-
-def _launches_and_looks(capture: Capture) -> tuple[list[int], list[int]]:
-    operations = list(capture.operations())
-    looks = [place for place, each in enumerate(operations) if isinstance(each, Copy) and each.kind == "to_host"]
-    return [place for place, each in enumerate(operations) if isinstance(each, Launch)], looks
-
-
-class _Steps:
-    """What was called, and what each buffer is for, which is learnt from one call after the other.
-
-    Attributes:
-        initial: what the program gave memory before it was used, by its number.
-        written: the memory that is written to.
+    That is what it copies to the device or, where this has no floating-point numbers, what kernels are passed.
     """
-
-    def __init__(
-        self,
-        known: _Known,
-        launched: Iterable[LaunchedKernel],
-        launch_at: Mapping[int, tuple[str, KernelLaunch]],
-        buffers: Mapping[int, AdoptedBuffer],
-        constants: Mapping[int, Allocation],
-    ) -> None:
-        self._known, self._launch_at, self._buffers, self._constants = known, launch_at, buffers, constants
-        self._kernels = {each.name: each for each in launched}
-        self._varying = {each.name: _varying(each, known.numbers) for each in launched}
-        #: What was used, of which nothing is initial any more.
-        self._live: set[int] = set()
-        #: Rows of tables, and where each is in a table that has every row once.
-        self._rows: dict[str, list[NDArray[Any]]] = {}
-        self._row_of: dict[str, dict[bytes, int]] = {}
-        self.initial: dict[int, NDArray[Any]] = {}
-        self.written: set[int] = set()
-
-    def calls(self, indices: Iterable[int]) -> Iterator[Call]:
-        """Yield what operations are as calls."""
-        for index in indices:
-            operation = self._known.capture.different[index]
-            match operation:
-                case Launch():
-                    yield self._launch(*self._launch_at[index])
-                case Copy(kind="to_device", target=Place(number)) if number in self._constants:
-                    self._set(self._constants[number], operation)
-                case Fill(target=Place(number)) | Copy(kind="to_device", target=Place(number)) if (
-                    number in self._buffers
-                ):
-                    yield from self._given(self._buffers[number], operation)
-                case Copy(kind="on_device", target=Place(number)) if number in self._buffers:
-                    yield self._copy(self._buffers[number], operation)
-                case _:
-                    pass
-
-    def tables_of(self, buffers: Iterable[AdoptedBuffer]) -> dict[str, NDArray[Any]]:
-        """Return the tables of what was copied to the device, by name."""
-        axes = {buffer.name: buffer.inner_axes for buffer in buffers}
-        return {
-            f"{name}_given": np.stack([row.reshape(-1, *axes[name]) if axes.get(name) else row for row in rows])
-            for name, rows in self._rows.items()
-        }
-
-    def _launch(self, name: str, launch: KernelLaunch) -> Call:
-        each = self._kernels[name]
-        buffers: list[tuple[str, str]] = []
-        values: list[tuple[str, Number]] = []
-        for parameter, value in zip(each.parameters, launch.arguments, strict=True):
-            if not isinstance(value, Place):
-                values.append((parameter.name, value))
-                continue
-            self._live.add(value.allocation)
-            if parameter.role != "in":
-                self.written.add(value.allocation)
-            buffers.append((parameter.name, self._buffers[value.allocation].name))
-            if parameter.name in each.offsets and parameter.memory is not None:
-                values.append((f"{parameter.name}_offset", value.offset // parameter.memory.bytes))
-        constants = [symbol.name for symbol in _used_by(each, self._constants.values())]
-        values += ((constant, len(self._rows[constant]) - 1) for constant in constants)
-        own = each.geometry(launch)
-        values += ((varying, own[varying]) for varying in self._varying[name])
-        tables = tuple((constant, f"{constant}_given") for constant in constants)
-        return Call(name, tuple(buffers), tuple(values), tables)
-
-    def _set(self, symbol: Allocation, copy: Copy) -> None:
-        """Take what the program writes to a variable in the device's memory."""
-        assert copy.target is not None
-        scalar, _ = self._known.symbol(symbol)
-        element = np.dtype(INTEGERS.get(scalar) or NUMPY[scalar])
-        rows = self._rows.setdefault(symbol.name, [])
-        values = rows[-1].copy() if rows else np.zeros(symbol.bytes // element.itemsize, element)
-        values.view(np.uint8)[copy.target.offset : copy.target.offset + copy.bytes] = self._contents(copy)
-        rows.append(values)
-
-    def _contents(self, copy: Copy) -> NDArray[np.uint8]:
-        if copy.contents is None:
-            raise ProgramError(
-                f"the program copies more to the device than was kept of it ({copy.bytes} bytes are missing); give it "
-                "a smaller problem"
-            )
-        return self._known.capture.contents(copy.contents)
-
-    def _given(self, buffer: AdoptedBuffer, operation: Fill | Copy) -> Iterator[Call]:
-        """Take what the program writes to memory: as initial values, unless something has used the memory before."""
-        assert operation.target is not None
-        number, offset = operation.target.allocation, operation.target.offset
-        byte = operation.byte & 0xFF if isinstance(operation, Fill) else 0
-        if number not in self._live:
-            initial = self.initial.setdefault(number, np.zeros(buffer.elements, buffer.stored))
-            given = initial.view(np.uint8)[offset : offset + operation.bytes]
-            given[:] = byte if isinstance(operation, Fill) else self._contents(operation)[: given.size]
-            return
-        self.written.add(number)
-        buffers, is_whole = (("", buffer.name),), operation.bytes >= buffer.bytes
-        filled = ("value", np.full(buffer.stored.itemsize, byte, np.uint8).view(buffer.stored)[0].item())
-        if isinstance(operation, Fill) and is_whole:
-            yield Call("fill", buffers, (filled,))
-            return
-        part = (("start", _elements(buffer, offset)), ("count", count := _elements(buffer, operation.bytes)))
-        if isinstance(operation, Fill):
-            yield Call("put", buffers, (*part, filled))
-            return
-        table = buffer.name if is_whole else f"{buffer.name}_{count}"  # rows of a table are of one length
-        row, tables = ("row", self._row(table, buffer, operation)), (("row", f"{table}_given"),)
-        yield Call("write", buffers, (row,), tables) if is_whole else Call("put", buffers, (*part, row), tables)
-
-    def _row(self, table: str, buffer: AdoptedBuffer, copy: Copy) -> int:
-        """Return where what is copied to a buffer is in a table."""
-        contents = self._contents(copy)[: buffer.bytes].view(buffer.stored)
-        rows, row_of = self._rows.setdefault(table, []), self._row_of.setdefault(table, {})
-        row = row_of.setdefault(contents.tobytes(), len(rows))
-        if row == len(rows):
-            rows.append(contents)
-        return row
-
-    def _copy(self, target: AdoptedBuffer, copy: Copy) -> Call:
-        assert copy.target is not None
-        assert copy.source is not None
-        source = self._buffers.get(copy.source.allocation)
-        if source is None or source.stored != target.stored:
-            raise ProgramError(
-                f"the program copies to {target.name} on the device what no kernel takes for the same numbers, which "
-                "cannot be adopted; copy numbers of its type that a kernel works on"
-            )
-        self.written.add(copy.target.allocation)
-        self._live |= {copy.source.allocation, copy.target.allocation}
-        buffers = (("", source.name), ("", target.name))
-        if copy.bytes >= target.bytes and source.elements == target.elements:
-            return Call("copy", buffers)
-        start, to = _elements(source, copy.source.offset), _elements(target, copy.target.offset)
-        return Call("move", buffers, (("start", start), ("to", to), ("count", _elements(target, copy.bytes))))
+    floating = {each.allocation for each in buffers if each.has_numbers}
+    floating |= {each.id for each in symbols if known.symbol(each)[1]}
+    draws = wanted or Draws()
+    for operation in known.capture.operations():
+        match operation:
+            case Copy(host=host) if host == FOR_KERNEL:
+                pass
+            case Copy(kind="to_host"):
+                break
+            case Copy(kind="to_device", target=Place(number), contents=key) if number in floating:
+                if key is None or known.capture.contents(key).any():
+                    return draws
+            case _:
+                pass
+    has_numbers = any(
+        isinstance(value, float) for each in kernels for one in each.launched.launches for value in one.arguments
+    )
+    return dataclasses.replace(draws, of="numbers") if has_numbers else Draws("nothing", 0.0)
 
 
-def _elements(buffer: AdoptedBuffer, count: int) -> int:
-    """Return how many elements so many bytes of a buffer are."""
-    if count % buffer.stored.itemsize:
-        raise ProgramError(
-            f"the program writes to a part of an element of {buffer.name} between launches, which cannot be adopted"
-        )
-    return count // buffer.stored.itemsize
+def _looks_early(capture: Capture) -> bool:
+    """Whether the host reads results of one place that change; programs that measure themselves read the same again."""
+    return any(copy.digest != copies[-1].digest for copies in capture.taken_back.values() for copy in copies)
 
 
 def _varying(each: LaunchedKernel, numbers: Numbers) -> list[str]:
     """Return the numbers of a kernel's geometry that differ from launch to launch, by name."""
     seen = [each.geometry(launch) for launch in {id(launch): launch for launch in each.launches}.values()]
     return [n for n in seen[0] if len({one[n] for one in seen}) > 1 or numbers.is_given(f"{each.name} {n}")]
-
-
-def _without_repeats(known: _Known, calls: Iterable[Call], roles: Mapping[str, Mapping[str, str]]) -> Iterator[Call]:
-    """Leave out launches that do again what the one before has done: programs repeat them to time them."""
-    before: Call | None = None
-    left_out: dict[str, int] = {}
-    for call in calls:
-        if call == before and _can_be_repeated(call, roles.get(call.function)):
-            left_out[call.function] = left_out.get(call.function, 1) + 1
-            continue
-        yield call
-        before = call
-    known.notes.extend(
-        f"{name} is launched {count} times on the same data, which gives the same: once is enough"
-        for name, count in left_out.items()
-    )
-
-
-def _can_be_repeated(call: Call, role_of: Mapping[str, str] | None) -> bool:
-    """Whether a call is of a kernel, and reads nothing of what it writes."""
-    if role_of is None:
-        return False
-    of_role = {
-        role: {buffer for name, buffer in call.buffers if role_of[name] == role} for role in ("in", "out", "inout")
-    }
-    return not of_role["inout"] and not of_role["in"] & of_role["out"]
-
-
-def _drawn(
-    calls: list[Call],
-    buffers: Collection[AdoptedBuffer],
-    constants: Collection[str],
-    roles: Mapping[str, Mapping[str, str]],
-    wanted: Draws | None,
-) -> tuple[Draws, list[Call]]:
-    """Return what is changed for fresh inputs, and the calls with what that takes."""
-    of_data = "data" if any(buffer.has_numbers for buffer in buffers) else "constants" if constants else "computed"
-    draws = wanted or Draws(of_data)
-    if draws.of == "computed":
-        floating = {buffer.name for buffer in buffers if buffer.stored.kind == "f"}
-        computed: dict[str, None] = {}
-        for place, call in enumerate(calls):
-            role_of = roles.get(call.function, {})
-            if any(buffer in computed and role_of.get(name) != "out" for name, buffer in call.buffers):
-                vary = Call("vary", tuple(("", name) for name in computed))
-                return draws, [*calls[:place], vary, *calls[place:]]
-            computed |= dict.fromkeys(b for name, b in call.buffers if role_of.get(name) != "in" and b in floating)
-        draws = Draws("numbers", draws.by)
-    numbers = (value for call in calls if call.function in roles for _, value in call.values)
-    if draws.of == "numbers" and not any(isinstance(value, float) for value in numbers):
-        draws = Draws("nothing", 0.0)
-    return draws, calls

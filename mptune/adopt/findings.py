@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from mptune.adopt.classes import TypeClass, told
 from mptune.adopt.launched import INTEGERS, NUMPY, KernelLaunch, LaunchedKernel
 from mptune.adopt.reading import Field, Memory
-from mptune.adopt.sequence import Call, Replay
 from mptune.adopt.template import Template
 
 #: How outputs are compared whose values have one sign, and those whose mean is less than such a share of the mean
@@ -69,8 +68,8 @@ class AdoptedBuffer:
         structs: what its elements are, if they are structs of several types: it is bytes then.
         has_fields: whether its elements are structs of several fields of one type: its last axis.
         field_of: the buffer and the field that it is to hold at the end, for what is compared of structs.
-        initial: what the program gave it before the first launch; None if nothing.
-        is_written: whether a step writes to it.
+        is_given: whether the program writes to it before a kernel uses it.
+        is_written: whether something is written to it after that.
         is_output: whether the program copied it back at the end.
         results: what it was then, as far as that is known: pieces by the element they begin at.
     """
@@ -85,7 +84,7 @@ class AdoptedBuffer:
     structs: Memory | None = None
     has_fields: bool = False
     field_of: tuple[str, str] | None = None
-    initial: NDArray[Any] | None = None
+    is_given: bool = False
     is_written: bool = False
     is_output: bool = False
     results: Mapping[int, NDArray[Any]] = field(default_factory=dict)
@@ -107,10 +106,9 @@ class AdoptedBuffer:
 
     @property
     def has_numbers(self) -> bool:
-        """Whether there are floating-point numbers in it at first that are not all zero."""
+        """Whether its elements are, or have, floating-point numbers."""
         has_fields = self.structs is not None and any(each.scalar in NUMPY for each in self.structs.fields)
-        has_any = self.initial is not None and bool(self.initial.any())
-        return has_any and (self.stored.kind == "f" or has_fields)
+        return self.stored.kind == "f" or has_fields
 
     @property
     def is_apart(self) -> bool:
@@ -141,15 +139,15 @@ class AdoptedBuffer:
 
     @property
     def role(self) -> str:
-        """As what it is declared."""
-        if self.initial is not None:
-            return "InOut" if self.is_written else "Buffer"
-        return "Scratch"
+        """What it is for the program."""
+        if self.is_output:
+            return "output"
+        return "scratch" if not self.is_given else "input, written" if self.is_written else "input"
 
     @property
     def declared(self) -> str:
         """The text of its declaration."""
-        return Argument(self.role, self.name, self.shape, self.precision, self.dtype).declared
+        return Argument("Scratch", self.name, self.shape, self.precision, self.dtype).declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +218,8 @@ class Draws:
     """What is changed for every draw of the inputs but the first, which is the program's own.
 
     Attributes:
-        of: "data": what the program copies to buffers; "constants": what it copies to variables of the device;
-            "computed": what its first launches compute without any; "numbers": the floating-point numbers that kernels
-            are passed; "nothing".
+        of: "data": what the program copies to the device before it sees a result; "numbers": the floating-point
+            numbers that kernels are passed until then; "nothing".
         by: the largest change of a number, as a part of it.
     """
 
@@ -240,19 +237,13 @@ class Findings:
         parameters: its precision parameters.
         kept: the type classes that keep their type.
         sizes: by name, those that are arguments of the program first.
-        calls: of the steps.
+        varying: the numbers of each kernel's geometry that differ from launch to launch.
         launch_at: the name and the launch of each that is different, by its index in the capture.
-        replay: the steps as text.
-        tables: the numbers that the steps look up, by name.
-        finite: the outputs that are not finite everywhere.
-        not_finite: the inputs that are not.
         progress: the names of buffers that only tell the host how far a loop has come, which are no outputs.
-        left_out: the variables in the device's memory of which a definition knows nothing, by their number.
         draws: what is changed for fresh inputs.
-        constants: the variables of the device that the program gives floating-point numbers.
+        looks_early: whether the host reads results that change later, by which it may decide what to launch.
         notes: what a user should know.
         layout: what runs of the program at other sizes have to have in common with this one.
-        is_live: whether the steps run the program itself.
     """
 
     kernels: Mapping[str, AdoptedKernel]
@@ -260,29 +251,13 @@ class Findings:
     parameters: tuple[AdoptedParameter, ...]
     kept: tuple[TypeClass, ...]
     sizes: Mapping[str, int]
-    calls: tuple[Call, ...]
+    varying: Mapping[str, tuple[str, ...]]
     launch_at: Mapping[int, tuple[str, KernelLaunch]]
-    replay: Replay
-    tables: Mapping[str, NDArray[Any]]
-    finite: tuple[str, ...]
-    not_finite: tuple[str, ...]
     progress: tuple[str, ...]
-    left_out: Mapping[int, str]
     draws: Draws
-    constants: tuple[str, ...]
+    looks_early: bool
     notes: tuple[str, ...]
     layout: str
-    is_live: bool = False
-
-    @property
-    def varied(self) -> tuple[str, ...]:
-        """The tables that are changed, of what is copied to variables of the device."""
-        return tuple(map(table_of, self.constants)) if self.draws.of == "constants" else ()
-
-    @property
-    def unvaried(self) -> tuple[str, ...]:
-        """The variables of the device whose numbers are the same in every draw, though others change."""
-        return self.constants if self.draws.of == "data" else ()
 
     @property
     def zeros(self) -> tuple[str, ...]:
@@ -294,6 +269,11 @@ class Findings:
         )
 
 
+def listed(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
 def over_each(metric: str) -> str:
     """Return a metric of each number of an element for itself, of which the worst counts: one is a column."""
     return f"{metric} over columns max"
@@ -303,11 +283,6 @@ def _has_signs(values: NDArray[np.float64]) -> bool:
     """Whether the mean of values is far less than their mean magnitude."""
     shares = values / max(float(np.abs(values).max(initial=0.0)), np.finfo(np.float64).tiny)
     return abs(float(shares.sum())) < _ONE_SIGN * float(np.abs(shares).sum())
-
-
-def table_of(constant: str) -> str:
-    """Return the name of the table of what a variable of the device is given."""
-    return f"{constant}_given"
 
 
 def record_of(memory: Memory) -> dict[str, Any]:

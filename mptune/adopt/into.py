@@ -7,6 +7,7 @@ its macros only those are taken that are numbers and types, for names the progra
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import re
@@ -40,6 +41,7 @@ from mptune.adopt.classing import type_classes
 from mptune.adopt.findings import record_of
 from mptune.adopt.geometry import Block
 from mptune.adopt.launched import classes_in
+from mptune.adopt.live import with_sizes
 from mptune.adopt.parsing import ProgramError, SourceFile
 from mptune.adopt.patching import SPELLED, Patch, own_types, patch
 from mptune.adopt.patching_loops import patch_loops
@@ -47,7 +49,6 @@ from mptune.adopt.progress import Turns, came_to_nothing
 from mptune.adopt.reading import Memory, Parameter, Program, own_files, paddings, read
 from mptune.adopt.rewriting import blanked
 from mptune.adopt.running import Built, Ran, build, run
-from mptune.adopt.sizes import hashed, with_sizes
 from mptune.adopt.template import class_of, fields_of, layout_of
 from mptune.adopt.writing import common_folder
 from mptune.adopt.written_files import Compared, compared_files, type_in_files
@@ -363,7 +364,7 @@ class _Record:
                 raise self._may_be_code(name)
 
     def _check_hash(self, file: SourceFile) -> None:
-        if hashed(file.text) not in self.hashes:
+        if hashlib.sha256(file.text.encode("utf-8", "surrogateescape")).hexdigest() not in self.hashes:
             raise ProgramError(
                 f"{file.path.name} is not what was tuned (its hash differs): adopt and tune it as it is now, or give "
                 "it as it was: the folder that 'mptune adopt' wrote has it in program/"

@@ -12,12 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from mptune.adopt.capture import Capture, Copy, Fill, Launch, Place, Scalar, Structure, plain_name
+from mptune.adopt.capture import Capture, Launch, Place, Scalar, Structure, plain_name
 from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.classing import type_classes
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Kernel, Parameter, Program
-from mptune.adopt.sequence import Number
 from mptune.adopt.template import class_of, fields_of, layout_of
 
 #: Types of C++, as NumPy and definitions call them.
@@ -31,6 +30,7 @@ AXES: Final = "xyz"
 _VECTOR: Final = re.compile(r"(double|float|int)([1-4])")
 _WHOLE: Final = re.compile(r"\b(?:(?:long|short|unsigned|signed|int|char)\b\s*)+")
 
+Number = int | float
 Shape = tuple[int, int, int]
 #: What a launch passes: the parameter, of a struct each field; the struct; and what it is.
 _Passed = tuple[Parameter, str, Scalar | Place | str | None]
@@ -235,61 +235,6 @@ def _sharing(program: Program, classes: TypeClasses, capture: Capture) -> list[s
             if isinstance(value, Place) and (each := class_of(classes, leaf.name, struct or instantiations[0].label)):
                 found.setdefault(value.allocation, set()).add(each.name)
     return list(found.values())
-
-
-def needed(program: Program, capture: Capture) -> Capture:
-    """Return a capture without the launches that nothing of the program's answer comes from, if these are most.
-
-    Programs that measure themselves do the same again and again from new initial values. What a launch writes but does
-    not read is taken to be written as a whole here: the answer of what is left has to be compared.
-    """
-    named = {allocation.name: allocation.id for allocation in capture.allocations.values()}
-    known: dict[int, tuple[set[int | str], set[int | str]]] = {}
-    answered: set[tuple[int, int]] = set()
-    live: set[int | str] = set()
-    kept: list[int] = []
-    for index in reversed(capture.sequence.tolist()):
-        operation = capture.different[index]
-        match operation:
-            case Launch():
-                if index not in known:
-                    known[index] = _read_and_written(program, operation, named)
-                read, written = known[index]
-                if not written & live:
-                    continue
-                live = live - (written - read) | read
-            case Copy(kind="to_host", source=Place(allocation, offset)) if (allocation, offset) not in answered:
-                answered.add((allocation, offset))
-                live.add(allocation)
-            case Fill(target=Place(allocation, 0)) | Copy(target=Place(allocation, 0)):
-                if operation.bytes == capture.allocations[allocation].bytes:
-                    live.discard(allocation)
-                if isinstance(operation, Copy) and operation.source is not None:
-                    live.add(operation.source.allocation)
-            case _:
-                pass
-        kept.append(index)
-    left_out = len(capture.sequence) - len(kept)
-    launches = sum(isinstance(capture.different[index], Launch) for index in kept)
-    if not answered or not launches or left_out <= launches:
-        return capture
-    return dataclasses.replace(capture, sequence=np.array(kept[::-1], np.uint32))
-
-
-def _read_and_written(
-    program: Program, launch: Launch, named: Mapping[str, int]
-) -> tuple[set[int | str], set[int | str]]:
-    """Return the memory that a launch reads and that it writes: by number, variables of no allocation by name."""
-    kernel = _kernel_of(program, launch)
-    own = {named.get(need.name, need.name) for need in kernel.needs if need.kind == "device"}
-    read, written = set[int | str](own), set[int | str](own)
-    for leaf, _, value in _passed_by(kernel, launch):
-        if isinstance(value, Place) and leaf.is_used:
-            if leaf.role != "out":
-                read.add(value.allocation)
-            if leaf.role != "in":
-                written.add(value.allocation)
-    return read, written
 
 
 # -- the kernel and the arguments of a launch ----------------------------------------------------

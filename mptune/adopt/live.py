@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -22,15 +23,28 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.adopt.capture import Allocation, Copy, Fill, Launch, Operation, Place, Release, Scalar, Structure, operation
-from mptune.adopt.sizes import LIVE, program_in, with_sizes
+from mptune.adopt.capture import (
+    FOR_KERNEL,
+    INITIAL,
+    Allocation,
+    Copy,
+    Fill,
+    Launch,
+    Operation,
+    Place,
+    Release,
+    Scalar,
+    Structure,
+    operation,
+)
 from mptune.backends.processes import Child, in_words
 from mptune.errors import KernelError
-from mptune.source.loading import RECORD
 
 if TYPE_CHECKING:
     from mptune.measure.program import Steps
 
+#: Beside a definition: its program, and how the operations of that become calls of its kernels.
+LIVE: Final = "live.json"
 _NUMBER: Final = struct.Struct("=I")
 
 
@@ -79,6 +93,7 @@ class Launched:
         passed: its arguments.
         offsets: of pointers that may point into a buffer, the bytes of an element, by name.
         constants: the variables in the device's memory that it uses, by allocation.
+        read: those of them that it may write to, by name.
         varying: the numbers of its geometry that a call is given, by name.
         geometry: the others, as they are at the definition's own sizes.
     """
@@ -87,6 +102,7 @@ class Launched:
     passed: tuple[Passed, ...]
     offsets: Mapping[str, int]
     constants: Mapping[int, str]
+    read: tuple[str, ...]
     varying: tuple[str, ...]
     geometry: Mapping[str, int]
 
@@ -104,11 +120,12 @@ class Live:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         try:
-            self._take(json.loads((folder / LIVE).read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._take(_record(folder))
+        except (ValueError, KeyError, TypeError) as error:
             raise KernelError(f"{folder / LIVE} cannot be used: {error!r}; adopt the program again") from None
 
     def _take(self, said: Mapping[str, Any]) -> None:
+        self._program, self._positions, self._sizes = said["program"], said["size_arguments"], said["sizes"]
         #: By allocation: the name of the buffer, or of the variable in the device's memory, and the program's own type.
         self._buffers = {int(id): (name, np.dtype(kind)) for id, (name, kind) in said["buffers"].items()}
         self._constants = {int(id): np.zeros(size, kind) for id, (size, kind) in said["constants"].items()}
@@ -120,6 +137,7 @@ class Live:
                 tuple(Passed(*one) for one in each["passed"]),
                 each["offsets"],
                 {int(id): name for id, name in each["constants"].items()},
+                tuple(each["read"]),
                 tuple(each["varying"]),
                 each["geometry"],
             )
@@ -128,16 +146,29 @@ class Live:
         #: By output, its parts: where they are on the host at the end, and where in memory they begin, in bytes.
         #: Of structs a field.
         self._answers: Mapping[str, list[tuple[int, int, int, str]]] = said["answers"]
-        self._by = said["by"]
+        self._draws, self._by = said["draws"]
+        #: Whether an exit code is an error: otherwise the program checks nothing but its answer, as trials do.
+        self._has_exit_code = said["has_exit_code"]
 
     def __call__(self, run: Steps, size: Mapping[str, int]) -> None:
         """Run the program, its kernels by ``run``."""
-        record = json.loads((self._folder / RECORD).read_text(encoding="utf-8"))
-        given, positions = record["program"], record["size_arguments"]
-        arguments = with_sizes(given["arguments"], {place: size[name] for name, place in positions.items()})
-        is_own_size = dict(size) == record["sizes"]
+        for name, value in size.items():
+            if value != self._sizes[name] and name not in self._positions:
+                places = ", ".join(f"{size} (argument {place})" for size, place in self._positions.items())
+                raise KernelError(
+                    f"size {name} is {self._sizes[name]} in the program itself; "
+                    + (f"these are its arguments: {places}" if places else "none of its sizes is an argument")
+                )
+        while not self._has_run(run, size):
+            pass
+
+    def _has_run(self, run: Steps, size: Mapping[str, int]) -> bool:
+        """Run the program; return False if it began with wrong values of variables, which are known now."""
+        given = self._program
+        arguments = with_sizes(given["arguments"], {place: size[name] for name, place in self._positions.items()})
         kinds = self._buffers, self._constants, self._records
-        turn = _Turn(run, *kinds, self._launched, self._by, is_own_size=is_own_size)
+        draws = (self._draws, self._by) if run.draw else ("nothing", 0.0)
+        turn = _Turn(run, *kinds, self._launched, *draws, is_own_size=dict(size) == self._sizes)
         with tempfile.TemporaryDirectory(prefix="mptune-") as name:
             work = Path(name)
             program, (ours, theirs) = work / "program", socket.socketpair()
@@ -148,6 +179,7 @@ class Live:
                 "MPTUNE_LIVE": str(theirs.fileno()),
                 "MPTUNE_CAPTURE": str(work),
                 "MPTUNE_WRITES": str(work),
+                "MPTUNE_OWN": f",{','.join(given['refused'])},",
             }
             run_in = given["run_in"] if Path(given["run_in"]).is_dir() else None
             printed = work / "printed"
@@ -166,12 +198,16 @@ class Live:
                         turn.do(told, stream, ours)
                     turn.end(self._answers)
                     code = child.wait()
-            lines = printed.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            last = f"; the last it printed: {lines[-1][:200]}" if lines else ""
-            if code < 0 or (code > 0 and not turn.has_all(self._answers)):
+            if turn.is_stale:
+                return False
+            # (Its check may be one of its own data.)
+            if code < 0 or (code > 0 and self._has_exit_code and not run.draw):
+                lines = printed.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+                last = f"; the last it printed: {lines[-1][:200]}" if lines else ""
                 raise KernelError(f"the program {in_words(code)}{last}")
-            # A program checks itself as its own types need it: here the threshold judges.
+        if not run.draw:
             run.record(exit_code=code)
+        return True
 
 
 class _Turn:
@@ -184,17 +220,22 @@ class _Turn:
         constants: Mapping[int, NDArray[Any]],
         records: Mapping[int, np.dtype[Any]],
         launched: Mapping[str, Launched],
+        draws: str,
         by: float,
         *,
         is_own_size: bool,
     ) -> None:
-        self._run, self._buffers, self._launched, self._by = run, buffers, launched, by
+        self._run, self._buffers, self._launched = run, buffers, launched
+        self._draws, self._by = draws, by
         self._records = records
         self._is_own_size = is_own_size
         #: Memory that no kernel is given, by allocation.
         self._others: dict[int, NDArray[np.uint8]] = {}
+        self._initial = constants
         self._constants = {id: values.copy() for id, values in constants.items()}
-        self._draw = int(getattr(run, "draw", 0))
+        self._used: set[int] = set()
+        #: Whether kernels used a variable that has other values when the program begins.
+        self.is_stale = False
         #: How many copies came to the device before the first result went to the host.
         self._given = 0
         self._has_answered = False
@@ -204,20 +245,17 @@ class _Turn:
         #: What a call is given, by the identity of a launch that comes again.
         self._calls: dict[int, tuple[Launched, dict[str, Any]]] = {}
 
-    def has_all(self, answers: Mapping[str, Sequence[tuple[int, int, int, str]]]) -> bool:
-        """Whether every part of the answers came to the host."""
-        parts = [part for each in answers.values() for part in each]
-        return all((id, offset) in self._from if host < 0 else host in self._on_host for host, id, offset, _ in parts)
-
     def do(self, told: Operation, stream: BinaryIO, connection: socket.socket) -> None:
         """Do an operation; its data come from a stream, and go to a connection."""
         match told:
             case Launch():
                 self._launch(told)
+            case Copy(kind="to_device", target=Place(id), host=host) if host == INITIAL:
+                self._begin_with(id, np.frombuffer(_read(stream, told.bytes), np.uint8))
             case Copy(kind="to_device", target=Place(id, offset)):
-                self._to_device(id, offset, _read(stream, told.bytes))
+                self._write(id, offset, self._drawn(id, np.frombuffer(_read(stream, told.bytes), np.uint8)))
             case Copy(kind="to_host", source=Place(id, offset)):
-                self._has_answered = True
+                self._has_answered |= told.host != FOR_KERNEL
                 values = self._to_host(id, offset, told.bytes)
                 self._on_host[told.host] = self._from[id, offset] = values
                 connection.sendall(values.tobytes())
@@ -241,18 +279,29 @@ class _Turn:
             for host, id, offset, field in parts:
                 kind = self._records[id] if field else self._buffers[id][1]
                 values = self._from.get((id, offset)) if host < 0 else self._on_host.get(host)
+                if values is None and not self._from:  # it copies nothing back
+                    values = self._to_host(id, 0, self._run.read(self._buffers[id][0]).size * kind.itemsize)
                 if values is not None:
                     whole = _whole(values.view(np.uint8), kind)
                     numbers = np.ascontiguousarray(whole[field] if field else whole)
                     start = offset // kind.itemsize * (numbers.size // max(whole.size, 1))
                     self._run.write(name, numbers.reshape(-1), start=start)
 
+    def _begin_with(self, id: int, values: NDArray[np.uint8]) -> None:
+        if id in self._initial and not np.array_equal(self._initial[id].view(np.uint8), values):
+            self._initial[id].view(np.uint8)[:] = values
+            self.is_stale |= id in self._used
+            self._write(id, 0, values)
+
     def _launch(self, launch: Launch) -> None:
         if id(launch) not in self._calls:
             self._calls[id(launch)] = self._call(launch)
         launched, given = self._calls[id(launch)]
         constants = {name: self._constants[id] for id, name in launched.constants.items()}
+        self._used |= launched.constants.keys()
         getattr(self._run, launched.kernel)(**given, **constants)
+        for name in launched.read:
+            constants[name][...] = self._run.read_constant(launched.kernel, name)
 
     def _call(self, launch: Launch) -> tuple[Launched, dict[str, Any]]:
         """Return how a launch becomes a call, and what that is given.
@@ -279,26 +328,33 @@ class _Turn:
                         f"{launch.kernel} is given a place inside a buffer for {each.name}, as never before"
                     )
             else:
-                given[each.name] = value
-        geometry = geometry_of(launch)
+                given[each.name] = self._near(value)
+        geometry = _geometry_of(launch)
         given |= {name: geometry[name] for name in launched.varying}
         for name, value in launched.geometry.items() if self._is_own_size else ():
             if geometry[name] != value:
                 raise KernelError(f"{launch.kernel} is launched with {name} {geometry[name]}, which was {value} before")
         return launched, given
 
-    def _to_device(self, id: int, offset: int, data: bytes) -> None:
-        values = np.frombuffer(data, np.uint8)
-        if self._draw and self._by and not self._has_answered:
-            # Changed alike in each run of a draw: the n-th copy by the n-th numbers.
-            self._given += 1
-            rng = np.random.default_rng([self._draw, self._given])
-            values = values.copy()
-            whole = _whole(values, self._records.get(id, self._kind(id)))
-            for part in [whole[name] for name in whole.dtype.names] if whole.dtype.names else [whole]:
-                if part.dtype.kind == "f":
-                    part[...] = _changed(rng, part, self._by)
-        self._write(id, offset, values)
+    def _near(self, number: float) -> float:
+        """Return what a kernel is given for a number: where draws change numbers, always the same for the same one."""
+        if self._draws != "numbers" or self._has_answered or not isinstance(number, float):
+            return number
+        rng = np.random.default_rng([self._run.draw, *np.float64(number).tobytes()])
+        return float(_changed(rng, np.array(number), self._by))
+
+    def _drawn(self, id: int, values: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return what comes to the device: each run of a draw changes its n-th copy alike."""
+        if self._draws != "data" or self._has_answered:
+            return values
+        self._given += 1
+        rng = np.random.default_rng([self._run.draw, self._given])
+        values = values.copy()
+        whole = _whole(values, self._records.get(id, self._kind(id)))
+        for part in [whole[name] for name in whole.dtype.names] if whole.dtype.names else [whole]:
+            if part.dtype.kind == "f":
+                part[...] = _changed(rng, part, self._by)
+        return values
 
     def _kind(self, id: int) -> np.dtype[Any]:
         if id in self._constants:
@@ -325,7 +381,7 @@ class _Turn:
             return values.astype(kind).view(np.uint8)[:size]
 
 
-def geometry_of(launch: Launch) -> dict[str, int]:
+def _geometry_of(launch: Launch) -> dict[str, int]:
     """Return what says how a kernel is launched, by name."""
     threads = [blocks * width for blocks, width in zip(launch.grid, launch.block, strict=True)]
     extents = {"threads": threads, "grid": launch.grid, "block": launch.block}
@@ -363,7 +419,42 @@ def _read(stream: BinaryIO, size: int) -> bytes:
     return data
 
 
+def with_sizes(arguments: Sequence[str], sizes: Mapping[int, int]) -> list[str]:
+    """Return arguments with other whole numbers in some places, of which the first is 1."""
+    places = enumerate(arguments, 1)
+    return [re.sub(r"\d+$", str(sizes[place]), text) if place in sizes else text for place, text in places]
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((folder / LIVE).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise KernelError(
+            f"{folder} has no {LIVE} that says how its program is run ({error}); adopt it again"
+        ) from None
+    return found
+
+
 @functools.cache
 def _image(folder: Path) -> bytes:
-    """Return the executable of an adopted program."""
-    return program_in(folder, on_gpu=False)[1].image
+    """Return the executable of an adopted program, compiled from its sources in the folder.
+
+    Raises:
+        ProgramError: it does not compile.
+    """
+    from mptune.adopt.phases import files_in_phases
+    from mptune.adopt.reading import read
+    from mptune.adopt.running import build
+    from mptune.adopt.writing import common_folder
+
+    given = _record(folder)["program"]
+    root = common_folder([Path(file) for file in given["files"]])
+
+    def kept(path: Path) -> Path:
+        return folder.resolve() / "program" / path.relative_to(root) if path.is_relative_to(root) else path
+
+    sources, includes = ([kept(Path(path)) for path in given[what]] for what in ("sources", "includes"))
+    program = read(sources, given["defines"], includes, given["loops"], given["kernels"])
+    has_loops = bool(program.originals)
+    files = files_in_phases(program)
+    return build(program.sources, files, program.defines, program.includes, gives_host_memory=has_loops).image

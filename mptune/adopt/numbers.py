@@ -15,9 +15,8 @@ from typing import Final
 
 import numpy as np
 
+from mptune.adopt.launched import Number
 from mptune.adopt.parsing import ProgramError
-from mptune.adopt.sequence import Number
-from mptune.kernel.tunable import parsed
 
 #: Instead of the text of a number: it is looked up in what a run has left.
 GIVEN: Final = "given"
@@ -43,14 +42,12 @@ class Seen:
         value: None if it is not always the same.
         natural: how it is written if nothing is decided.
         text: how it is written.
-        is_of_steps: whether it is passed by the steps, or counts their turns.
         block: to a multiple of what it is rounded up, or what it counts, if it is of the geometry of a launch.
     """
 
     value: Number | None
     natural: str
     text: str
-    is_of_steps: bool = False
     block: int = 1
 
 
@@ -64,6 +61,7 @@ class Numbers:
         fixed: the sizes that no argument sets, by name; None where they are still to be found.
         is_draft: whether numbers are only noted, and a name stands for each in the text.
         seen: what each was, by name.
+        passed: the whole numbers that kernels are given, by the name of the parameter.
     """
 
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -71,41 +69,20 @@ class Numbers:
     fixed: Mapping[str, int] | None = None
     is_draft: bool = False
     seen: dict[str, Seen] = field(default_factory=dict)
+    passed: Mapping[str, Collection[int]] = field(default_factory=dict)
 
-    def text(
-        self, name: str, values: Sequence[Number], natural: str, *, is_of_steps: bool = False, block: int = 1
-    ) -> str:
+    def text(self, name: str, values: Sequence[Number], natural: str, *, block: int = 1) -> str:
         """Return how a number is written.
 
         Args:
             name: of the number.
             values: what it is each time.
             natural: how it would be written by itself.
-            is_of_steps: whether it is passed by the steps, or counts their turns.
             block: to a multiple of what it is rounded up, or what it counts, if it is of the geometry of a launch.
         """
         text = f"<{name}>" if self.is_draft else self.texts.get(name, natural)
-        self.seen[name] = Seen(values[0] if len(set(values)) == 1 else None, natural, text, is_of_steps, block)
+        self.seen[name] = Seen(values[0] if len(set(values)) == 1 else None, natural, text, block)
         return text
-
-    def check(self) -> None:
-        """Check that each expression gives the value its number has in this run.
-
-        Raises:
-            ProgramError: one does not; says which.
-        """
-        for name, seen in self.seen.items():
-            text = self.texts.get(name, GIVEN)
-            if text != GIVEN and seen.value != (expected := int(parsed(text).evaluate(self.sizes))):
-                value = "not always the same" if seen.value is None else f"{seen.value:,}"
-                turns = re.fullmatch(r"count(?: (\d+))?", name)
-                what = (
-                    f"the {name} is" if turns is None else f"the number of turns of loop {turns[1] or 1} in steps() is"
-                )
-                raise ProgramError(
-                    f"{what} {value} in this run of the program, where {text}, which fitted the runs that adopt made, "
-                    f"is {expected:,}"
-                )
 
     def is_given(self, name: str) -> bool:
         """Whether a number is looked up."""

@@ -1,40 +1,29 @@
-"""Sizes that are arguments of a program: found by running it with others, and run again when others are asked for."""
+"""Sizes that are arguments of a program: found by running it with others."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import itertools
-import json
 import keyword
 import re
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from mptune import __version__
-from mptune.errors import BackendUnavailableError, KernelError
-from mptune.source.loading import RECORD
+from mptune.adopt.capture import Capture, capture
+from mptune.adopt.classes import TypeClasses
+from mptune.adopt.finding import find
+from mptune.adopt.live import with_sizes
+from mptune.adopt.numbers import ELEMENTS, Numbers, UnexplainedError, decided
+from mptune.adopt.parsing import ProgramError
+from mptune.adopt.reading import Program
+from mptune.adopt.running import Built, stopwatch
 
-if TYPE_CHECKING:
-    from mptune.adopt.capture import Capture
-    from mptune.adopt.classes import TypeClasses
-    from mptune.adopt.numbers import Numbers
-    from mptune.adopt.reading import Program
-    from mptune.adopt.running import Built
-
-#: Beside a definition whose steps are the program itself, how the operations of that become calls of its kernels.
-LIVE: Final = "live.json"
-#: The same of a folder with what a run at other sizes has left.
-RUN: Final = "run.json"
 #: How long it may take to find the sizes of a program, and each run for that, which may take as often its own.
 _FINDING_S: Final = 10.0
 _LONGESTRUN_S: Final = 3.0
 _TIMES: Final = 5.0
-#: Steps that are fewer than half of this are not written as a loop.
+#: Smaller sizes are not halved.
 _HALVED: Final = 8
 #: A whole number among the arguments, by itself or in one word with the option that it is of (``--nx=300``).
 _WHOLE: Final = re.compile(r"(?:-{0,2}([A-Za-z][\w-]*)=)?([1-9]\d{0,8})")
@@ -72,8 +61,6 @@ def find_sizes(
     built: Built,
     captured: Capture,
     scratch: Path,
-    *,
-    needed_only: bool = False,
 ) -> FoundSizes:
     """Find out which arguments are sizes: each is changed in a run of its own, and what changes with it is looked at.
 
@@ -84,18 +71,10 @@ def find_sizes(
         built: the program, to be run.
         captured: its own run.
         scratch: a folder for the records of runs, made if need be.
-        needed_only: whether launches are left out that the answer does not need.
 
     Raises:
-        ProgramError: what the program did in its own run cannot be replayed.
+        ProgramError: what the program did in its own run cannot be adopted.
     """
-    from mptune.adopt.capture import capture
-    from mptune.adopt.finding import find
-    from mptune.adopt.launched import needed
-    from mptune.adopt.numbers import Numbers, UnexplainedError, decided
-    from mptune.adopt.parsing import ProgramError
-    from mptune.adopt.running import stopwatch
-
     spent = stopwatch()
     own = {place: int(m[2]) for place, text in enumerate(captured.arguments, 1) if (m := _WHOLE.fullmatch(text))}
     if not own:
@@ -129,7 +108,6 @@ def find_sizes(
                     time_limit_s=max(_TIMES * captured.seconds, _FINDING_S),
                     is_repeated=False,
                 )
-                ran = needed(program, ran) if needed_only else ran
                 numbers, its_layout = drafted(ran, {**base.sizes, name: other})
                 computed |= {n for n, known in (base.fixed or {}).items() if (numbers.fixed or {}).get(n) != known}
                 if its_layout != layout:
@@ -142,9 +120,9 @@ def find_sizes(
                 if isinstance(error, UnexplainedError):
                     accepted.pop(name, None)
                 continue
-            if _uses(texts, name):
+            if _uses(texts, name) or ran.does_otherwise(captured):
                 accepted[name] = chosen
-            why = "it changes no number of elements, threads or turns"
+            why = "it changes nothing of what the program does on the device"
             # A further run tells what divides an argument from what does so by chance.
             if len(tried) > 1 or all(base.seen[each].block > 1 for each in _divided(texts, name)):
                 break
@@ -181,8 +159,6 @@ def _explained(known: Sequence[Numbers], tried: Sequence[Numbers]) -> tuple[Sequ
     Raises:
         ProgramError: no expressions do.
     """
-    from mptune.adopt.numbers import ELEMENTS, UnexplainedError, decided
-
     try:
         return tried, decided([*known, *tried])
     except UnexplainedError as error:
@@ -212,28 +188,19 @@ def _uses(texts: Mapping[str, str], name: str) -> bool:
     return any(name in re.findall(r"[A-Za-z_]\w*", text) for text in texts.values())
 
 
-def with_sizes(arguments: Sequence[str], sizes: Mapping[int, int]) -> list[str]:
-    """Return arguments with other whole numbers in some places, of which the first is 1."""
-    places = enumerate(arguments, 1)
-    return [re.sub(r"\d+$", str(sizes[place]), text) if place in sizes else text for place, text in places]
-
-
 def _names(program: Program, arguments: Sequence[str], own: Mapping[int, int], base: Numbers) -> dict[int, str]:
     """Return what the arguments are called: by their option, by the program, by a kernel, or by their number.
 
     A kernel says what the argument is called that has the value it is passed, if no other one has.
     """
-    passed: dict[str, set[Any]] = {}
-    for name, seen in base.seen.items():
-        if seen.is_of_steps and " " in name:
-            passed.setdefault(name.split()[1], set()).add(seen.value)
+    passed = base.passed
     pointers = {p.name for kernel in program.kernels for p in kernel.parameters if p.is_pointer}
     found: dict[int, str] = {}
     for place, value in own.items():
         is_alone = list(own.values()).count(value) == 1
-        of_kernels = [name for name, values in passed.items() if is_alone and values == {value}]
+        of_kernels = [name for name, values in passed.items() if is_alone and set(values) == {value}]
         for name in (*_option(arguments, place), *_read_into(program, place), *of_kernels):
-            is_another = name in passed and passed[name] != {value}
+            is_another = name in passed and set(passed[name]) != {value}
             is_free = name.isidentifier() and not keyword.iskeyword(name) and not _TAKEN.fullmatch(name)
             if is_free and not is_another and name not in pointers and name not in found.values():
                 found[place] = name
@@ -269,164 +236,3 @@ def not_given(program: Program, arguments: Sequence[str]) -> Iterator[str]:
                     f"{name} is {value}, since argument {place} is not given; with it behind -- ({value}, or another) "
                     "it can be a size that --size changes"
                 )
-
-
-# -- other sizes ---------------------------------------------------------------------------------
-
-
-def run_at(folder: Path, sizes: Mapping[str, int], *, on_progress: Callable[[str], None] = lambda _: None) -> None:
-    """Run an adopted program again at other sizes and keep what its definition reads of that in its folder.
-
-    Nothing is done if that is there already.
-
-    Args:
-        folder: of the definition, with the program in it.
-        sizes: all of them by name.
-        on_progress: told what is done.
-
-    Raises:
-        KernelError: a size is no argument of the program, or the program does something else at these sizes.
-    """
-    record = _record(folder)
-    name, positions, own = record["name"], record["size_arguments"], record["sizes"]
-    if dict(sizes) == own:
-        return
-    for size, value in sizes.items():
-        if value != own.get(size) and size not in positions:
-            raise KernelError(f"size {size} of {name} is {own.get(size)} in the program itself; {_can_be_set(record)}")
-    if (folder / LIVE).is_file():
-        return
-    target = folder / "_".join(f"{size}{value}" for size, value in sizes.items())
-    sources = {
-        str(path.relative_to(folder)): _digest(path)
-        for path in sorted((folder / "program").rglob("*"))
-        if path.is_file()
-    }
-    key = {"program": record["program"], "layout": record["layout"], "sources": sources, "mptune_version": __version__}
-    with contextlib.suppress(OSError, ValueError):
-        if json.loads((target / RUN).read_text(encoding="utf-8"))["of"] == key:
-            return
-    began = time.monotonic()
-    arguments = with_sizes(record["program"]["arguments"], {place: sizes[size] for size, place in positions.items()})
-    on_progress(f"{name} is run with {' '.join(arguments)}, for these sizes")
-    with tempfile.TemporaryDirectory(prefix=".run-", dir=folder) as scratch:
-        data = Path(scratch) / "data"
-        data.mkdir()
-        _run_again(folder, record, arguments, sizes, Path(scratch) / "capture", data)
-        seconds = round(time.monotonic() - began, 3)
-        (data / RUN).write_text(json.dumps({"of": key, "arguments": arguments, "seconds": seconds}, indent=2) + "\n")
-        _put(data, target)
-    on_progress(f"{name} was run with {' '.join(arguments)} in {seconds:.1f} s; what it did is kept in {target}")
-
-
-def program_in(folder: Path, *, on_gpu: bool = True) -> tuple[Program, Built]:
-    """Return the program of an adopted definition, from its folder, and compiled: for a GPU where it was.
-
-    Raises:
-        KernelError: the folder has no record.
-        ProgramError: the program is not what it was, or does not compile.
-    """
-    from mptune.adopt.on_gpu import built_for_gpu
-    from mptune.adopt.parsing import ProgramError
-    from mptune.adopt.phases import files_in_phases
-    from mptune.adopt.reading import read
-    from mptune.adopt.running import build
-    from mptune.adopt.writing import common_folder
-
-    given = _record(folder)["program"]
-    root = common_folder([Path(file) for file in given["files"]])
-
-    def kept(path: str) -> Path:
-        return (
-            folder.resolve() / "program" / Path(path).relative_to(root)
-            if Path(path).is_relative_to(root)
-            else Path(path)
-        )
-
-    sources, includes = ([kept(path) for path in given[what]] for what in ("sources", "includes"))
-    program = read(sources, given["defines"], includes, given["loops"], given["kernels"])
-    if on_gpu and given.get("backend") == "cuda":
-        with contextlib.suppress(BackendUnavailableError, ProgramError):  # it was adopted where there is a GPU
-            return program, built_for_gpu(program)
-    has_loops = bool(program.originals)
-    files = files_in_phases(program)
-    return program, build(program.sources, files, program.defines, program.includes, gives_host_memory=has_loops)
-
-
-def _run_again(
-    folder: Path,
-    record: Mapping[str, Any],
-    arguments: Sequence[str],
-    sizes: Mapping[str, int],
-    scratch: Path,
-    data: Path,
-) -> None:
-    from mptune.adopt.capture import capture
-    from mptune.adopt.finding import find
-    from mptune.adopt.findings import Draws
-    from mptune.adopt.launched import classes_in, needed
-    from mptune.adopt.numbers import Numbers
-    from mptune.adopt.parsing import ProgramError
-    from mptune.adopt.writing import save_data
-
-    try:
-        program, built = program_in(folder)
-        run_in = Path(record["program"]["run_in"])
-        captured = capture(built, arguments, scratch, run_in=run_in if run_in.is_dir() else None)
-        parameter_of = {each: p["name"] for p in record["parameters"] for each in p["classes"]}
-        positions = record["size_arguments"]
-        fixed = {name: value for name, value in record["sizes"].items() if name not in positions}
-        numbers = Numbers(record["numbers"], {name: sizes[name] for name in positions}, fixed)
-        classes = classes_in(program, captured)
-        captured = needed(program, captured) if record["needed_only"] else captured
-        found = find(
-            program, classes, parameter_of, captured, numbers, Draws(**record["draws"]), zeroed=record["zeroed"]
-        )
-        save_data(found, data)
-        numbers.check()
-        if hashed(found.layout) != record["layout"]:
-            raise ProgramError("the program launches something else, or on other buffers")
-    except ProgramError as error:
-        raise KernelError(
-            f"{record['name']} cannot be had at {', '.join(f'{n}={v}' for n, v in sizes.items())}: {error}; adopt the "
-            f"program again with the arguments {' '.join(arguments)}"
-        ) from error
-
-
-def hashed(text: str) -> str:
-    """Return the SHA-256 of a text as hexadecimal digits."""
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _put(new: Path, target: Path) -> None:
-    """Put a folder in the place of an earlier one; who else made it meanwhile made the same."""
-    import shutil
-
-    if target.is_dir():
-        shutil.rmtree(target, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        new.rename(target)
-
-
-def _record(folder: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        if not {"size_arguments", "numbers", "layout", "zeroed", "needed_only", "draws"} <= found.keys():
-            raise ValueError("it is of another version of mptune")
-    except (OSError, ValueError) as error:
-        raise KernelError(
-            f"{folder} has no {RECORD} that says how to run its program at other sizes ({error}); adopt it again"
-        ) from None
-    return found
-
-
-def _can_be_set(record: Mapping[str, Any]) -> str:
-    """Say which sizes there are."""
-    found = [f"{name} (argument {place})" for name, place in record["size_arguments"].items()]
-    if not found:
-        return "none of its sizes is an argument of the program: adopt it again as it is to be"
-    return f"what can be set: {', '.join(found)}"

@@ -148,6 +148,7 @@ def template(
     in_block: int = 0,
     nulls: Iterable[str] = (),
     apart: Collection[str] = (),
+    symbols: Collection[str] = (),
 ) -> Template:
     """Return the template of a kernel.
 
@@ -163,8 +164,9 @@ def template(
         nulls: its pointers that are always null, or that it does not use, which it is not passed.
         apart: its pointers to memory that it does not write to by another name, by the names under which a template is
             given them.
+        symbols: the variables in the device's memory that are set before its launches, and read after them.
     """
-    edited = _Edited(program, classes, parameter_of, filled=frozenset(_structs_in(kernel.parameters)))
+    edited = _Edited(program, classes, parameter_of, frozenset(_structs_in(kernel.parameters)), symbols)
     is_taken = kernel.identifier in FUNCTIONS_OF_CUDA or why_reserved(kernel.identifier)
     function = f"{kernel.identifier}_kernel" if is_taken else kernel.identifier
     texts = (
@@ -207,7 +209,7 @@ def template(
     ]
     constants += _given(program.defines, used)
     parts = ["\n".join(constants), *needs, *(["IN_PHASES();"] if phases else []), *kernels]
-    text = _in_words_of_templates("\n\n".join(part for part in parts if part), program, kernel)
+    text = _in_words_of_templates("\n\n".join(part for part in parts if part), program, kernel, symbols)
     wraps = f"// {KEEPS_UNSIGNED}\n" if edited.keeps_unsigned else ""
     text = f"// {kernel.label}, adopted from {kernel.extent}\n{wraps}\n{_escaped(text)}\n"
     is_tiled, unrolls = tile is not None, tile is not None and tile.unrolls
@@ -308,16 +310,20 @@ def _extents(threads: Sequence[str]) -> str:
     return ", ".join(text if text.isdigit() else f"{_OPEN}{text}{_CLOSE}" for text in [*threads, "1", "1"][:3])
 
 
-def _in_words_of_templates(text: str, program: Program, kernel: Kernel) -> str:
+def _in_words_of_templates(text: str, program: Program, kernel: Kernel, symbols: Collection[str]) -> str:
     """Return a text with what templates call otherwise than CUDA, HIP and the C++ library."""
     text = _without_clashes(text, [need.name for need in kernel.needs])
     if not any(_SHORT_HEADER.search(file.text) for file in program.files):
         text = _EXPRESSION_OR_CHOSEN.sub(lambda found: f"{found[0]}_" if found[0] in _CHOSEN else found[0], text)
     for need in kernel.needs:
-        if need.kind == "constant" and not re.search(rf"\b{need.name}\s*\[", program.text(need.extent)):
+        is_set = need.kind == "constant" or need.name in symbols
+        if is_set and not re.search(rf"\b{need.name}\s*\[", program.text(need.extent)):
             # What is set from outside is an array, here of one.
             text = re.sub(rf"(?<![\w.])(?<!->){need.name}\b", f"{need.name}[0]", text)
-            text = re.sub(rf"(__constant__[^;{{}}]*?\b{need.name})\[0\]", r"\1[1]", text, count=1)
+            declared = rf"((?:__constant__|MPTUNE_VARIABLE)[^;{{}}]*?\b{need.name})\[0\](?:\s*=\s*([^;{{]+?)\s*(?=;))?"
+            text = re.sub(
+                declared, lambda found: f"{found[1]}[1]" + (f" = {{{found[2]}}}" if found[2] else ""), text, count=1
+            )
     text = _unqualified(text, {name for unit in program.units for name in unit.namespaces})
     text = _MAKE.sub(r"mp::make_vec\3<\2>", text) if "make_" in text else text
     text = _SIZED.sub("", _STANDARD.sub("mp::", text)) if "std" in text else text
@@ -414,11 +420,17 @@ class _Edited:
     """
 
     def __init__(
-        self, program: Program, classes: TypeClasses, parameter_of: Mapping[str, str], filled: Collection[str]
+        self,
+        program: Program,
+        classes: TypeClasses,
+        parameter_of: Mapping[str, str],
+        filled: Collection[str],
+        symbols: Collection[str],
     ) -> None:
         self._program, self._classes, self._parameter_of = program, classes, parameter_of
         #: Names of structs that are made empty, and then filled from parameters.
         self._filled = filled
+        self._symbols = symbols
         self.used: set[str] = set()
         self.has_policy = self.keeps_unsigned = False
         variables = [need.extent for kernel in program.kernels for need in kernel.needs if need.kind == "variable"]
@@ -438,8 +450,9 @@ class _Edited:
         if need.kind == "struct" and need.name in self._filled:
             self._let_be_filled(edits, need)
         text = edits.text(need.extent).rstrip()
-        if need.kind == "constant":  # what is static cannot be set from outside
+        if need.kind == "constant" or need.name in self._symbols:  # what is static cannot be set from outside
             text = re.sub(r"\bstatic\s+", "", text)
+            text = re.sub(r"\b__device__\b", "MPTUNE_VARIABLE", text) if need.kind == "device" else text
         if not need.arguments:
             return text
         text = _TEMPLATE.sub("", text, count=1)

@@ -27,7 +27,7 @@ _HIDDEN: Final = re.findall(
     isless islessequal islessgreater isnormal isordered isunordered maxmag minmag fract pown powr rootn acospi
     asinpi atanpi atan2pi prefetch work_group_all work_group_any work_group_broadcast""",
 )
-_CONSTANT: Final = re.compile(r"\b__constant__\b[^;={}()]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*(?=[;={])")
+_CONSTANT: Final = re.compile(r"\b(?:__constant__|MPTUNE_VARIABLE)\b[^;={}()]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*(?=[;={])")
 #: The assertion of a parameter's type: the text before the type, the parameter's number, the function, and the rest.
 _DECLARED: Final = re.compile(
     r"(static_assert\(mptune_declared::fits<[^;]*?)typename mptune_declared::parameter<(\d+), decltype\(&(\w+)\)>::type"

@@ -125,16 +125,14 @@ def print_adopted(document: Mapping[str, Any]) -> None:
 
 
 _CHANGED = {
-    "data": "each floating-point number that the program copies to the device",
-    "constants": "each floating-point number that the program copies to variables, not buffers, of the device",
-    "computed": "the results of its first launches: it copies no variable floating-point numbers to the device",
+    "data": "each floating-point number that the program copies to the device before it sees a result",
     "numbers": "each floating-point argument of kernels: it copies no variable floating-point numbers to the device",
     "nothing": "nothing: no winner is verified on unseen inputs",
 }
 
 
 def _remarks(document: Mapping[str, Any]) -> Iterator[str]:
-    draws, zeros, unvaried = document["draws"], document["zeros"], document["unvaried"]
+    draws, zeros = document["draws"], document["zeros"]
     if document["sizes"]:
         of = {name: f"argument {place}" for name, place in document["size_arguments"].items()}
         of |= dict.fromkeys(document["computed_sizes"], "computed from arguments")
@@ -143,9 +141,7 @@ def _remarks(document: Mapping[str, Any]) -> Iterator[str]:
         more = "; for other sizes (--size NAME=VALUE) the program runs again" if document["size_arguments"] else ""
         yield f"sizes: {sizes}{more}"
     changed = f"by up to {100 * draws['by']:g}% " * bool(draws["by"]) + _CHANGED[draws["of"]]
-    if unvaried:
-        changed += f", except copies to variables of the device ({', '.join(unvaried)})"
-    elif draws["of"] == "nothing" and zeros:
+    if draws["of"] == "nothing" and zeros:
         changed += f"; {', '.join(zeros)} {'is' if len(zeros) == 1 else 'are'} all zero"
     yield f"fresh inputs change {changed}"
     yield from document["no_sizes"]

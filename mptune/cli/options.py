@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from mptune.cli.display import DOCUMENT, print_note, reserved_stdout
+from mptune.cli.display import DOCUMENT, reserved_stdout
 from mptune.errors import MptuneError
 
 if TYPE_CHECKING:
@@ -75,17 +75,13 @@ def parse_places(texts: Sequence[str]) -> list[str | dict[str, int]]:
 
 
 def parse_sizes(kernel: Tunable, texts: Sequence[str]) -> tuple[str, dict[str, int]]:
-    """Return the preset and the single sizes; new sizes of an adopted program are recorded first."""
-    from mptune.source.loading import make_ready
-
+    """Return the preset and the single sizes."""
     presets = [text for text in texts if "=" not in text] or ["default"]
     sizes = _parse_place([text for text in texts if "=" in text])
     for preset in presets:
-        resolved = kernel.resolve_sizes(preset, sizes)
+        kernel.resolve_sizes(preset, sizes)
     if len(presets) > 1:
         raise MptuneError(f"--size: expected one preset, not {', '.join(presets)}")
-    if sizes:
-        make_ready(kernel, resolved, on_progress=print_note)
     return presets[0], sizes
 
 

@@ -104,8 +104,8 @@ def _shortened(values: NDArray[np.float64], precision: Precision) -> NDArray[np.
     rounded = (bits + (last + np.uint64(2 ** (dropped - 1) - 1))) & np.uint64(2**64 - 2**dropped)
     result = rounded.view(np.float64)
     # Below the normal range the spacing is constant: adding a number whose last digit has that weight rounds to it.
-    small = np.flatnonzero(np.abs(values) < precision.smallest_normal)
-    if small.size:
+    small = np.abs(values) < precision.smallest_normal
+    if small.any():
         anchor = 1.5 * 2.0**52 * precision.smallest_normal * 2.0 ** (1 - precision.significand_bits)
         result[small] = np.copysign((np.abs(values[small]) + anchor) - anchor, values[small])
     return result

@@ -57,6 +57,10 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
     """
     application = winner.kernel
     info = winner.run.info
+    if info.adopted:
+        raise KernelError(
+            f"{application.called} runs a program, of which there is no library: give the program with --into"
+        )
     outputs = [output.name for output in application.outputs]
     metrics = recorded_metrics(info.metric, info.metrics, outputs, application.metric)
     code, names, own = _taken(application, metrics)

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,6 +122,7 @@ class Program:
         self._launches: dict[Any, _Launch] = {}
         #: What the steps of the latest run recorded.
         self.recorded: dict[str, float] = {}
+        self._latest: dict[str, _Launch] = {}
         self._elapsed_ms = math.nan
         #: Launches of each kernel in the runs on the same buffers.
         self._ran_on: Buffers | None = None
@@ -201,6 +202,7 @@ class Program:
     def unload(self) -> None:
         """Release the code."""
         self._launches.clear()
+        self._latest.clear()
         while self._functions:
             self._functions.popitem()[1].unload()
 
@@ -296,8 +298,18 @@ class Program:
             memory[given[argument].name] if how is None else how(given[argument]) if callable(how) else how
             for argument, how in launch.passed
         ]
+        self._latest[name] = launch
         launch.count += 1
         launch.time_ms += launch.function.launch(launch.shape, arguments)
+
+    def read_constant(self, kernel: str, name: str) -> NDArray[Any]:
+        """Return what a kernel's latest launch left in memory that is declared as constant: in fp64, or as integers."""
+        launch, application = self._latest[kernel], cast(Any, self.tunable)
+        constant, held = next((each, held) for each, held in launch.constants if each.name == name)
+        shape = application.kernels[kernel].shape_of(constant, self.sizes)
+        array = np.empty(shape, constant.dtype if held is None else held.dtype)
+        launch.function.read_constant(name, array)
+        return array if held is None else array.astype(np.float64)
 
     def _prepare(self, name: str, given: Mapping[str, Any]) -> _Launch:
         application: Any = self.tunable
@@ -474,6 +486,10 @@ class Steps:
     def record(self, **numbers: float) -> None:
         """Keep numbers as metrics of the trial, such as the iterations until convergence."""
         self._program.recorded |= {name: float(value) for name, value in numbers.items()}
+
+    def read_constant(self, kernel: str, name: str) -> NDArray[Any]:
+        """Return what a kernel's latest launch left in constant memory, or in a variable of the device's memory."""
+        return self._program.read_constant(kernel, name)
 
     def copy(self, source: Handle | str, target: Handle | str) -> None:
         """Copy a buffer to another on the device, converted if their types differ."""

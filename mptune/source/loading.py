@@ -9,7 +9,7 @@ import json
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -104,17 +104,6 @@ def adopted_record(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def make_ready(
-    definition: Tunable, sizes: Mapping[str, int], *, on_progress: Callable[[str], None] = lambda _: None
-) -> None:
-    """Run the program of an adopted definition at new sizes; do nothing for other definitions."""
-    is_new = dict(sizes) != dict(definition.sizes.get("default", {}))
-    if is_new and definition.path is not None and (definition.path.parent / RECORD).is_file():
-        # Imported by name, as adopt is a layer above.
-        run_at = importlib.import_module("mptune.adopt.sizes").run_at
-        run_at(definition.path.parent, sizes, on_progress=on_progress)
 
 
 # -- the kernel of a run -------------------------------------------------------------------------

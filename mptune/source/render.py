@@ -412,5 +412,5 @@ def _check_function(kernel: Kernel, body: str, where: str) -> None:
         wanted = f"the kernel declares {len(kernel.passed)} arguments ({names})"
         raise TemplateError(f"{where}: function {function} has {has}, {wanted}")
     for constant in (argument.name for argument in kernel.arguments if argument.is_constant):
-        if not re.search(rf"__constant__\b[^;{{}}]*\b{constant}\s*\[", code):
+        if not re.search(rf"\b(?:__constant__|MPTUNE_VARIABLE)\b[^;{{}}]*\b{constant}\s*\[", code):
             raise TemplateError(f"{where}: no __constant__ TYPE {constant}[...], which the kernel declares")

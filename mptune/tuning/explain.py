@@ -78,9 +78,7 @@ def explain(
                 here = f"{device.name} ({device.architecture})"
                 raise MptuneError(f"the run is of {loaded.info.device} ({loaded.info.architecture}), this is {here}")
             searched = draws_of(found.trial) - count_of(found.trial, "unseen_inputs")
-            again = evaluator_of(
-                loaded.info, definition, found.trial, sizes, on_warning, draws=searched, compilers=usable_cores()
-            )
+            again = evaluator_of(loaded.info, definition, found.trial, sizes, draws=searched, compilers=usable_cores())
             with (
                 RunFile.in_memory(loaded.info, loaded.state) if isinstance(run, Run) else RunFile.open(run) as file,
                 again as evaluator,

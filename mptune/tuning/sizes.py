@@ -23,7 +23,7 @@ from mptune.errors import MptuneError
 from mptune.kernel import Application, Tunable
 from mptune.memory import available_memory_bytes
 from mptune.run import Run
-from mptune.source.loading import load_tunable, make_ready
+from mptune.source.loading import load_tunable
 from mptune.space.arguments import checked
 from mptune.space.configuration import Configuration
 from mptune.store import RunFile
@@ -138,7 +138,6 @@ def tune_sizes(
         for each, path in zip(together, files, strict=True):
             TuningPlan.of(kernel, dataclasses.replace(settings, sizes={**settings.sizes, **each}), path)
             RunFile.check(path, resume=resume, overwrite=overwrite)
-            make_ready(kernel, kernel.resolve_sizes(settings.size, {**settings.sizes, **each}))
         runs = {index: Run.load(path) for index, path in enumerate(files) if path.exists() and not overwrite}
         # A warning that several sizes share is shown once, for the first of them.
         warn = Warnings(lambda message: on_warning(f"{label_of(together[index])}: {message}"))

@@ -27,7 +27,6 @@ from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.source.flags import compilers_of, recorded_flags
 from mptune.source.lints import examples, lints
-from mptune.source.loading import make_ready
 from mptune.source.render import heading, render_body
 from mptune.space.arguments import checked
 from mptune.store import INTERRUPTED, RunFile, RunInfo, RunState
@@ -78,7 +77,6 @@ def tune(
     if output is not None and resume and Path(output).exists():
         settings = _with_its_sources(settings, Path(output), warn)
     plan = TuningPlan.of(kernel, settings, None if output is None else Path(output))
-    make_ready(plan.kernel, plan.sizes)
     if output is not None:
         # The file is checked before minutes go into inputs and references.
         RunFile.check(output, resume=resume, overwrite=overwrite)

@@ -29,7 +29,7 @@ from mptune.observers import OBSERVERS
 from mptune.results.trial import Status, Trial
 from mptune.results.unseen import Verified, after_draws, count_of, limit_of, next_unseen
 from mptune.run import Run, json_document
-from mptune.source.loading import edited, make_ready, remarks, sizes_of, tunable_of_run
+from mptune.source.loading import edited, remarks, sizes_of, tunable_of_run
 from mptune.space.arguments import COUNT, checked
 from mptune.space.configuration import Configuration, Value
 from mptune.store import RunFile, RunInfo
@@ -298,7 +298,7 @@ def verify(
     cases: list[Case] = []
     is_kept = False
     for place in {tuple(sizes.items()): sizes for sizes in asked}.values():
-        with evaluator_of(info, definition, trial, place, on_warning) as evaluator:
+        with evaluator_of(info, definition, trial, place) as evaluator:
             configured = definition.own(trial.configuration)
             said = evaluator.start().remarks
             why_not = ["other sizes"]
@@ -363,7 +363,6 @@ def evaluator_of(
     kernel: Tunable,
     trial: Trial,
     sizes: Sizes,
-    on_warning: Callable[[str], None],
     *,
     draws: int = 1,
     compilers: int = 0,
@@ -372,7 +371,6 @@ def evaluator_of(
     # Only values that the kernel declares are rendered.
     if trial.configuration not in whole_space(kernel, sizes):
         raise MptuneError(f"{trial.configuration} is no valid configuration of {kernel.called} at {sizes}")
-    make_ready(kernel, sizes, on_progress=on_warning)
     outputs = [output.name for output in kernel.outputs]
     backend = runnable_backend(info.backend)
     return DeviceEvaluator(

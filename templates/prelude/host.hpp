@@ -15,6 +15,7 @@
 #define __host__
 // To be found and set from outside, but by nothing else in the process that happens to have its name.
 #define __constant__ __attribute__((visibility("protected"), used))
+#define MPTUNE_VARIABLE __constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))

@@ -15,6 +15,7 @@
 #define __shared__ __local
 // In memory that kernels can write, since nothing else can: MPTUNE_CONSTANT makes one that does.
 #define __constant__ __global
+#define MPTUNE_VARIABLE __global
 
 // The kernel, added by the backend, that copies bytes into (`writes`) or out of an array in constant memory.
 #define MPTUNE_CONSTANT(name)                                                                                     \

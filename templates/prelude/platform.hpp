@@ -17,6 +17,11 @@
 #define MPTUNE_GPU 1
 #endif
 
+// A variable in the device's memory that is set and read from outside, as an array in constant memory is.
+#if defined(MPTUNE_GPU)
+#define MPTUNE_VARIABLE __device__
+#endif
+
 #if defined(MPTUNE_CUDA)
 #define MPTUNE_INLINE __device__ __forceinline__
 #elif defined(MPTUNE_HIP)

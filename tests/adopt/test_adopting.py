@@ -107,10 +107,8 @@ def test_kernels_go_on_beside_one_that_is_refused(tmp_path: Path) -> None:
     assert "partly_refused.cu:17: kernel means cannot be adopted: it uses warp intrinsics; let threads share" in warps
     assert "kernel never cannot be adopted: it calls factorial recursively" in recursion
     (note,) = [note for note in document["notes"] if "not adopted" in note]
-    assert note.startswith("means is not adopted: the steps have what it did in this run")
-    # What it gave comes from the record, and what it was given last is compared, though the program never looks at it.
-    text = next((tmp_path / "partly").glob("*.py")).read_text()
-    assert text.count("run.write(run.mean, ") == 2
+    assert note.startswith("means is not adopted: it runs on the host")
+    # What it was given last is compared, though the program never looks at it.
     assert {buffer["name"] for buffer in document["buffers"] if buffer["role"] == "output"} == {"one", "mean"}
     assert max(document["errors"].values()) == 0.0
 
@@ -163,15 +161,6 @@ def test_what_has_either_sign_is_compared_with_its_mean_magnitude(tmp_path: Path
 
 
 @pytest.mark.full
-def test_the_steps_read_like_the_program(folder: Path) -> None:
-    text = (folder / "waves" / "waves.py").read_text()
-    assert "for _ in range(size.steps):" in text
-    assert "run.swap(run.now, run.now_2)" in text
-    assert text.count("run.step(") == 1
-    assert 'sizes={"default": {"n": 200, "steps": 51}}' in text
-
-
-@pytest.mark.full
 def test_types_and_literals_became_parameters(folder: Path) -> None:
     application = loaded(folder / "waves")
     kernel = application.kernels["step"]
@@ -212,20 +201,6 @@ def test_as_many_types_as_asked_for(folder: Path) -> None:
     members = [member for parameter in record(folder / "waves")["parameters"] for member in parameter["members"]]
     assert {"step.now", "step.next"} <= set(members)
     assert not any(member.endswith(".double") for member in members)
-
-
-@pytest.mark.full
-def test_draws_differ_but_the_first_is_the_programs(folder: Path) -> None:
-    sums = loaded(folder / "sums")
-    sequence = np.random.SeedSequence(0)
-    first, again = (sums.inputs(np.random.default_rng(sequence), sums.resolve_sizes()) for _ in range(2))
-    (other,) = (sums.inputs(np.random.default_rng(s), sums.resolve_sizes()) for s in sequence.spawn(1))
-    with np.load(folder / "sums" / "inputs.npz") as captured:
-        for name, values in captured.items():
-            assert np.array_equal(first[name], values)
-            assert np.array_equal(again[name], values)
-            change = other[name][values != 0] / values[values != 0] - 1
-            assert 0 < np.abs(change).max() <= 0.1
 
 
 @pytest.mark.full
@@ -283,16 +258,13 @@ def test_what_cannot_be_written_is_said_before_the_program_runs(tmp_path: Path) 
 def test_changes_of_the_user_are_not_lost(folder: Path, tmp_path: Path) -> None:
     mine = tmp_path / "waves"
     shutil.copytree(folder / "waves", mine)
-    (mine / "n400").mkdir()
-    for name in ("inputs.npz", "run.json"):  # of a run at another size
-        (mine / "n400" / name).touch()
     with (mine / "step.cu.j2").open("a") as template:
         template.write("// tried by hand\n")
     with pytest.raises(ProgramError, match=r"has changes that would be lost \(step\.cu\.j2\); choose another --output"):
         adopt(AdoptSettings((PROGRAMS / "swapped_buffers.cu",), ("50", "4")), mine)
     assert (mine / "step.cu.j2").read_text().endswith("// tried by hand\n")
     shutil.copy(folder / "waves" / "step.cu.j2", mine)
-    for name in ("mine.npz", "n400/mine.npz", "kept/inputs.npz"):
+    for name in ("mine.npz", "kept/inputs.npz"):
         (mine / name).parent.mkdir(exist_ok=True)
         (mine / name).touch()
         with pytest.raises(ProgramError, match=rf"would be lost \({name}\); choose another --output"):
@@ -300,7 +272,6 @@ def test_changes_of_the_user_are_not_lost(folder: Path, tmp_path: Path) -> None:
         (mine / name).unlink()
     adopt(AdoptSettings((PROGRAMS / "swapped_buffers.cu",), ("50", "4")), mine)
     assert record(mine)["program"]["arguments"] == ["50", "4"]
-    assert not (mine / "n400").exists()
 
 
 @pytest.mark.nightly
@@ -401,11 +372,6 @@ def test_a_compilation_database_has_files_macros_and_folders(tmp_path: Path) -> 
 def test_parts_of_memory_are_written_between_launches_and_pointers_are_null(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "partial_writes.cu",)), tmp_path / "parts")
     assert document["errors"] == {"d_y": 0.0}
-    steps = (tmp_path / "parts" / "parts.py").read_text().split("def steps(")[1]
-    assert "put(run, run.d_y, 100, 40, 0.0)" in steps
-    assert "put(run, run.d_y, 10 * i, 50, " in steps
-    assert "move(run, run.d_x, run.d_y, 20, 400, 30)" in steps
-    assert "weight" not in steps
     assert "const double* weight = nullptr;" in (tmp_path / "parts" / "add.cu.j2").read_text().replace(
         "{{ weight_type }}", "double"
     )
@@ -419,7 +385,6 @@ def test_infinities_words_of_python_and_texts_are_what_they_were(tmp_path: Path)
     assert document["program"]["arguments"] == list(given)
     template = (tmp_path / "odd" / "relax.cu.j2").read_text()
     assert 'sizeof("{{ "{" }}{a{{ "}" }}}")' in template
-    assert '{"with": float("inf")}' in (tmp_path / "odd" / "odd.py").read_text()
 
 
 def test_kernels_that_launch_others_are_refused(tmp_path: Path) -> None:

@@ -482,7 +482,6 @@ def test_how_far_a_loop_has_come_is_no_answer(tmp_path: Path) -> None:
     made, document = adopt(AdoptSettings((tmp_path / f"{name}.cu",)), tmp_path / "adopted" / name)
     assert [buffer.name for buffer in made.found.buffers if buffer.is_output] == ["d_x"]
     assert made.caveats[0].startswith("errors leave out d_sum, which the program copies to the host again and again")
-    assert not made.caveats[1:]  # the host computes with what the kernels gave
     assert list(document["errors"]) == ["d_x"]
     # What is left of the residual is another number then, and the host may turn once more or less.
     document = judged(tmp_path, name, {"part_type": "fp32"}, 1e-6)

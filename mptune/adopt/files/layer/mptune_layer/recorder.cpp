@@ -13,6 +13,7 @@
 // With $MPTUNE_LIVE, a socket's number, nothing is kept: each operation is told there, and somebody else does it. A message
 // is the number of the line (4 bytes), behind a new number the line's length (4 bytes) and the line; a copy to the device is
 // followed by its data, and of a copy to the host the data are the answer. The end of the socket is the end of the record.
+// Kernels that $MPTUNE_OWN names, each between commas, run here nevertheless, on what their memory is copied to and from.
 // $MPTUNE_CAPTURE_PLAN names a file with the numbers of operations whose data are wanted, in order; without one no data
 // are kept. $MPTUNE_CAPTURE_BYTES bounds contents.bin. $MPTUNE_WRITES is the folder that files go to which the program
 // writes.
@@ -242,6 +243,12 @@ class recorder {
     bool is_live() const { return live != nullptr; }
     // Whether the data of the next operation are wanted.
     bool wants() const { return keeps && wanted.count(count) != 0; }
+    // Whether a kernel runs here even if somebody else does the operations.
+    bool runs_itself(const char* kernel) const {
+        const std::string name = "," + std::string(kernel, strcspn(kernel, "<")) + ",";
+        const char* const all = getenv("MPTUNE_OWN");
+        return all != nullptr && strstr(all, name.c_str()) != nullptr;
+    }
     bool keeps_inputs() const { return keeps; }
 
     // Notes an operation; a line that was there before is not written again.
@@ -472,10 +479,12 @@ int host_place(const void* to, size_t bytes, bool is_shared) {
 }
 
 // What the host took back.
-void note_copy_to_host(const allocation& source, const void* from, void* content, size_t bytes) {
+void note_copy_to_host(const allocation& source, const void* from, void* content, size_t bytes, bool is_for_kernel = false) {
     recorder& r = record();
     if (!r.is_on()) return;
-    const std::string host = text(", \"host\": %d", host_place(content, bytes, content == from));
+    // -2: for a kernel that runs here.
+    const int at = is_for_kernel ? -2 : host_place(content, bytes, content == from);
+    const std::string host = text(", \"host\": %d", at);
     if (r.is_live()) {
         note_copy("to_host", "null", place(source, from), bytes, "null", host);
         r.ask(content, bytes);
@@ -591,6 +600,10 @@ allocation* symbol(const char* name, const void* variable, size_t bytes) {
     begin_device();
     allocation& kept = allocations()[start] = allocation{next_id++, start, bytes, "symbol", name, 0, false};
     note_allocation(kept);
+    if (record().is_live()) {  // no kernel has written to it here
+        note_copy("to_device", place(kept, start), "null", bytes, "null", ", \"host\": -3");
+        record().tell(start, bytes);
+    }
     return &kept;
 }
 
@@ -761,16 +774,31 @@ void launch(const site& at, const prepared& kernel, const extents& shape) {
             line += ", \"before\": " + kept(touched);
         }
     }
+    const bool is_own = r.is_live() && r.runs_itself(at.kernel);
+    if (is_own) {
+        touched = reached(arguments, count);
+        for (allocation* const a : touched) {
+            note_copy_to_host(*a, a->start, a->start, a->bytes, true);
+            a->seen = digest_of(a->start, a->bytes).a;
+        }
+    }
     const site* const outer = running;
     running = &at;
     const u64 began = running_since = nanoseconds();
-    cudaError_t error = r.is_live() ? cudaSuccess : kernel.start(kernel.call, shape);
+    cudaError_t error = r.is_live() && !is_own ? cudaSuccess : kernel.start(kernel.call, shape);
     if (error == cudaSuccess) error = cudaDeviceSynchronize();
     spend(at.kernel, nanoseconds() - began);
     running = outer;
     if (error != cudaSuccess) return;
     for (unsigned i = 0; i < count; ++i) see_elements(arguments[i]);
-    if (r.is_on()) {
+    if (is_own) {
+        for (allocation* const a : touched) {
+            const u64 now = digest_of(a->start, a->bytes).a;
+            if (now == a->seen) continue;
+            a->seen = now;
+            note_copy_to_device(*a, a->start, a->start, a->bytes);
+        }
+    } else if (r.is_on()) {
         see_writes_of_device();
         if (r.wants()) line += ", \"after\": " + kept(touched);
         r.note(line + "}");
