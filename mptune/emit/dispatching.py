@@ -33,23 +33,15 @@ _GPUS: Final = ("cuda", "hip")
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """The written variants and files.
+    """The written variants and files."""
 
-    Attributes:
-        kernel: name of the kernel.
-        variants: the configurations, each with the sizes that are fixed in its source.
-        budget: the error limits.
-        fixed: the sizes that are fixed in all sources: no variant has other values than theirs.
-        folder: the folder.
-        files: names of the files.
-    """
-
-    kernel: str
+    kernel: str  #: name of the kernel
+    #: the configurations, each with the sizes that are fixed in its source
     variants: tuple[tuple[Configuration, Mapping[str, int]], ...]
     budget: Mapping[str, float]
-    fixed: tuple[str, ...]
+    fixed: tuple[str, ...]  #: the sizes that are fixed in all sources: no variant has other values than theirs
     folder: Path
-    files: tuple[str, ...]
+    files: tuple[str, ...]  #: names of the files
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``mptune emit --json`` prints."""

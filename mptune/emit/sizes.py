@@ -78,18 +78,13 @@ _LARGEST_INT: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A source whose function takes sizes as further parameters of type ``int``.
+    """A source whose function takes sizes as further parameters of type ``int``."""
 
-    Attributes:
-        names: names of these sizes, in the order of the parameters; may be empty.
-        body: the instantiated template.
-        conditions: expressions that must hold at the sizes: comparisons of the template, and that no number overflows.
-        asked: every condition that the template evaluated. A size for which all hold renders to the same source.
-    """
-
-    names: tuple[str, ...]
-    body: str
+    names: tuple[str, ...]  #: names of these sizes, in the order of the parameters; may be empty
+    body: str  #: the instantiated template
+    #: expressions that must hold at the sizes: comparisons of the template, and that no number overflows
     conditions: tuple[str, ...]
+    #: every condition that the template evaluated. A size for which all hold renders to the same source.
     asked: tuple[str, ...]
 
 

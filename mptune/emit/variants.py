@@ -22,20 +22,13 @@ _FLOATS: Final = ("float64", "float32", "float16")
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A compiled kernel and the sizes that are fixed in its source.
-
-    Attributes:
-        kernel: the definition.
-        configuration: the configuration.
-        sizes: the problem sizes.
-        free: the sizes that may differ.
-        opened: a source that takes some of the free sizes as parameters; None if the source does not depend on them.
-    """
+    """A compiled kernel and the sizes that are fixed in its source."""
 
     kernel: Kernel
     configuration: Configuration
-    sizes: Sizes
-    free: frozenset[str]
+    sizes: Sizes  #: the problem sizes
+    free: frozenset[str]  #: the sizes that may differ
+    #: a source that takes some of the free sizes as parameters; None if the source does not depend on them
     opened: Opened | None = None
 
     @property
