@@ -293,7 +293,8 @@ class _Sources:
             return self._written.setdefault((configuration, frozenset(launch.fixed.items())), launch)
         known = self._opened.setdefault(configuration, [])
         for launch in known:
-            if _serves(launch, sizes):
+            holding = launch.opened.conditions if launch.opened else ()
+            if launch.fixed.items() <= sizes.items() and _hold(holding, sizes):
                 return launch
         refused = self._refused.setdefault(configuration, [])
         if any(_hold(asked, sizes) for asked in refused):
@@ -318,10 +319,6 @@ class _Sources:
         if configuration not in self._free:
             self._free[configuration] = free_sizes(self._kernel, configuration, self._at[0])
         return self._free[configuration]
-
-
-def _serves(launch: Launch, sizes: Sizes) -> bool:
-    return launch.fixed.items() <= sizes.items() and _hold(launch.opened.conditions if launch.opened else (), sizes)
 
 
 def _hold(conditions: Iterable[str], sizes: Sizes) -> bool:

@@ -126,7 +126,6 @@ def argument_of(tunable: Tunable, configuration: Configuration, sizes: Sizes, ar
 
 
 def _kind_of(kernel: Kernel, argument: Argument) -> str:
-    """Return the kind of an argument in the library."""
     if argument.is_constant:
         return "constant"
     if argument.role is not Role.SCALAR:

@@ -258,7 +258,7 @@ class Objective:
         known = [(rank, trial) for rank, trial in ranked if math.isfinite(rank)]
         if not known:
             return None
-        return min(known, key=lambda pair: (pair[0], _known(pair[1].error), _known(pair[1].time_ms)))[1]
+        return min(known, key=lambda pair: (pair[0], or_inf(pair[1].error), or_inf(pair[1].time_ms)))[1]
 
     def worst(self, trials: Sequence[Trial]) -> Trial | None:
         """Return the feasible trial of the worst known value; None when no valid trial is feasible."""
@@ -280,7 +280,7 @@ class Objective:
 
     def _rank(self, trial: Trial) -> float:
         value = self.value(trial)
-        return _known(value if self.minimise else -value)
+        return or_inf(value if self.minimise else -value)
 
 
 _expression: Final = functools.cache(MetricExpression)
@@ -332,5 +332,6 @@ def _error_of(trial: Trial, name: str) -> float:
     return trial.metric(name)
 
 
-def _known(value: float) -> float:
+def or_inf(value: float) -> float:
+    """Return a number, or infinity for NaN."""
     return math.inf if math.isnan(value) else value
