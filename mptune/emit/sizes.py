@@ -7,7 +7,7 @@ import builtins
 import functools
 import operator
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, cast
@@ -293,17 +293,12 @@ def conditions(
         try:
             if constraint.functions:
                 raise NotTranslatableError(f"{constraint.text} is a function of Python")
-            cpp = _truth(tree, {**configuration, **sizes}, free) if names else ""
+            cpp = truth(tree, {**configuration, **sizes}, free) if names else ""
             if cpp not in ("", "1LL"):
                 found.append(Condition(constraint.text, cpp))
         except (NotTranslatableError, ExpressionError):
             uncovered |= names
     return found, frozenset(uncovered)
-
-
-def what_has_to_hold(expressions: Iterable[str], values: Mapping[str, Any], free: Mapping[str, str]) -> list[Condition]:
-    """Return expressions of integers as conditions on the sizes that may differ."""
-    return [Condition(text, _truth(Expression(text).tree, values, free)) for text in expressions]
 
 
 def formula(text: str, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
@@ -327,9 +322,9 @@ def _translate(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str
         case ast.UnaryOp(ast.USub(), operand):
             return f"(-{parts(operand)[0]})"
         case ast.UnaryOp(ast.Not(), operand):
-            return f"(!{_truth(operand, values, free)})"
+            return f"(!{truth(operand, values, free)})"
         case ast.IfExp(test, then, other):
-            return f"({_truth(test, values, free)} ? {' : '.join(parts(then, other))})"
+            return f"({truth(test, values, free)} ? {' : '.join(parts(then, other))})"
         case ast.BinOp(left, ast.Pow(), ast.Constant(int(exponent))) if 1 <= exponent <= _LARGEST_POWER:
             return f"({' * '.join(parts(left) * exponent)})"
         case ast.BinOp(left, sign, right) if type(sign) in _OPERATORS:
@@ -355,14 +350,14 @@ def _translate(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str
     raise NotTranslatableError(f"{ast.unparse(node)} is not an integer formula of C++")
 
 
-def _truth(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
+def truth(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
     """Return the truth of an expression as C++; parts without free names are evaluated."""
     if isinstance(node, ast.BoolOp) and not free_names(node).isdisjoint(free):
         sign, decides = (" && ", False) if isinstance(node.op, ast.And) else (" || ", True)
         parts = []
         for part in node.values:
             if not free_names(part).isdisjoint(free):
-                parts.append(_truth(part, values, free))
+                parts.append(truth(part, values, free))
             elif bool(Expression(ast.unparse(part)).evaluate(values)) == decides:
                 return f"{int(decides)}LL"
         return parts[0] if len(parts) == 1 else f"({sign.join(parts)})"

@@ -11,11 +11,12 @@ import numpy as np
 
 from mptune.cpp.prelude import include_lines, prelude
 from mptune.emit.common import INTEGERS, as_a_file
-from mptune.emit.sizes import Opened, conditions, formula, what_has_to_hold
+from mptune.emit.sizes import Condition, Opened, conditions, formula, truth
 from mptune.kernel import Argument, Kernel, Role, Sizes, Tunable
 from mptune.measure.program import size_names
 from mptune.source.render import render, render_body
 from mptune.space.configuration import Configuration
+from mptune.space.expressions import Expression
 
 _FLOATS: Final = ("float64", "float32", "float16")
 
@@ -56,6 +57,7 @@ def variant_of(launch: Launch, symbol: str, called: Callable[[str], str] = param
     source, body = render(kernel, configuration, sizes), render_body(kernel, configuration, sizes)
     before, _, ending = source.removeprefix(prelude()).partition(body)
     opened = launch.opened
+    asked = opened.conditions if opened else ()
     shape = kernel.launch_shape(configuration, sizes)
     arguments = [
         {
@@ -82,7 +84,7 @@ def variant_of(launch: Launch, symbol: str, called: Callable[[str], str] = param
         "passed": len(kernel.passed),
         "opened": [parameter_of(name) for name in opened.names] if opened else [],
         "conditions": [
-            *what_has_to_hold(opened.conditions if opened else (), values, free),
+            *(Condition(each, truth(Expression(each).tree, values, free)) for each in asked),
             *conditions(kernel, configuration, sizes, free)[0],
         ],
         "grid": [*grid, "1LL", "1LL"][:3],
