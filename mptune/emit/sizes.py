@@ -315,7 +315,10 @@ def _translate(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str
         return [_translate(each, values, free) for each in nodes]
 
     if free_names(node).isdisjoint(free):
-        return _constant(node, values)
+        value = Expression(ast.unparse(node)).evaluate(values)
+        if not isinstance(value, int) or abs(value) >= 2**63:
+            raise NotTranslatableError(f"{ast.unparse(node)} is {value!r}, no integer of C++")
+        return f"{int(value)}LL"
     match node:
         case ast.Name():
             return free[node.id]
@@ -362,10 +365,3 @@ def truth(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str]) ->
                 return f"{int(decides)}LL"
         return parts[0] if len(parts) == 1 else f"({sign.join(parts)})"
     return _translate(node, values, free)
-
-
-def _constant(node: ast.expr, values: Mapping[str, Any]) -> str:
-    value = Expression(ast.unparse(node)).evaluate(values)
-    if not isinstance(value, int) or abs(value) >= 2**63:
-        raise NotTranslatableError(f"{ast.unparse(node)} is {value!r}, no integer of C++")
-    return f"{int(value)}LL"

@@ -199,7 +199,13 @@ class Objective:
         if not trial.is_valid:
             return trial
         if (excess := self.error_excess(trial)) > 0:
-            status, message = Status.INACCURATE, self._errors_above(trial)
+            status, message = Status.INACCURATE, f"error {trial.error:.3g} is above the threshold"
+            if isinstance(self.threshold, Mapping):
+                message = ", ".join(
+                    f"{name} {trial.metric(name):.3g} is above its threshold {self.limits[name]:g}"
+                    for name, above in self._error_excesses(trial).items()
+                    if above > 0
+                )
             if (violations := trial.metric("unseen_violations")) > 0:
                 worst = self.binding(trial)
                 status, message = (
@@ -217,15 +223,6 @@ class Objective:
         else:
             status, message = Status.OK, ""
         return replace(trial, status=status, message=message)
-
-    def _errors_above(self, trial: Trial) -> str:
-        if not isinstance(self.threshold, Mapping):
-            return f"error {trial.error:.3g} is above the threshold"
-        return ", ".join(
-            f"{name} {trial.metric(name):.3g} is above its threshold {self.limits[name]:g}"
-            for name, excess in self._error_excesses(trial).items()
-            if excess > 0
-        )
 
     def score(self, trial: Trial) -> float:
         """Return the score that a strategy maximises: performance or penalty; ``-inf`` if neither is known.

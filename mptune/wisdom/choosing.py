@@ -39,7 +39,7 @@ from mptune.space.configuration import Configuration, Value, is_number
 from mptune.space.constraints import compile_constraint, with_canonical_precisions
 from mptune.space.parameters import PrecisionParameter, beyond_baseline
 from mptune.wisdom.cells import CELLS, CELLS_OF_APPLICATION, Cells
-from mptune.wisdom.error_growth import LOG_REACH, REACH, ErrorGrowth, SizedError, fitted
+from mptune.wisdom.error_growth import LOG_REACH, REACH, SizedError, fitted
 from mptune.wisdom.records import KernelWisdom
 
 Signature = tuple[Value, ...]
@@ -185,7 +185,14 @@ class Chooser:
         cells = CELLS if isinstance(kernel, Kernel) else CELLS_OF_APPLICATION
         self.cells = Cells(self.tuned, [kernel.largest_size(name) for name in self.names], cells)
         self.candidates = self._candidates()
-        self.growth = self._growth()
+        points: dict[tuple[Signature, str], list[SizedError]] = defaultdict(list)
+        for record in self.known.tuned:
+            for signature, errors in record.signatures.items():
+                for name in errors.worst.keys() & self.budget.keys():
+                    mean = errors.mean if name == "error" else None
+                    point = SizedError(record.sizes, errors.worst[name], errors.draws, mean, errors.rounded)
+                    points[signature, name].append(point)
+        self.growth = {key: fitted(some, confidence, key[0]) for key, some in points.items()}
         self._decisions: dict[tuple[int, ...], Decision] = {}
 
     def choose(self, sizes: Mapping[str, int]) -> Choice:
@@ -411,16 +418,6 @@ class Chooser:
             )
             for own in sorted(kept, key=Configuration.to_json)
         )
-
-    def _growth(self) -> dict[tuple[Signature, str], ErrorGrowth]:
-        points: dict[tuple[Signature, str], list[SizedError]] = defaultdict(list)
-        for record in self.known.tuned:
-            for signature, errors in record.signatures.items():
-                for name in errors.worst.keys() & self.budget.keys():
-                    mean = errors.mean if name == "error" else None
-                    point = SizedError(record.sizes, errors.worst[name], errors.draws, mean, errors.rounded)
-                    points[signature, name].append(point)
-        return {key: fitted(some, self.confidence, key[0]) for key, some in points.items()}
 
 
 def _loss(candidate: Candidate, offsets: Sequence[tuple[float, ...]]) -> float:

@@ -158,31 +158,30 @@ def _record(run: Run, head: KernelWisdom, wanted: Set[Configuration], names: Seq
         for types, some in of_types.items()
         if some
     }
+    best, baseline = (trial and trial.configuration for trial in (run.best, run.baseline))
+    timed = [
+        Timed(
+            trial.configuration,
+            trial.time_ms,
+            _errors_of([trial], names),
+            None if math.isnan(speedup := run.speedup(trial)) else speedup,
+            run.speedup_interval(trial),
+            count_of(trial, "unseen_inputs"),
+            trial.configuration == best,
+            trial.configuration == baseline,
+        )
+        for trial in trials
+    ]
     return AtSize(
         {size: value for size, value in info.sizes.items() if size not in info.forms},
         info.objective.limits,
         info.mptune_version,
-        tuple(sorted((_timed(run, trial, names) for trial in trials), key=fastest_first)),
+        tuple(sorted(timed, key=fastest_first)),
         signatures,
         made=f"{info.created_at}, seed {info.seed}" if info.created_at else "",
         draws=sum(map(draws_of, run.trials)),
         form={size: value for size, value in info.sizes.items() if size in info.forms},
         masked=info.masked,
-    )
-
-
-def _timed(run: Run, trial: Trial, names: Sequence[str]) -> Timed:
-    speedup = run.speedup(trial)
-    best, baseline = run.best, run.baseline
-    return Timed(
-        trial.configuration,
-        trial.time_ms,
-        _errors_of([trial], names),
-        None if math.isnan(speedup) else speedup,
-        run.speedup_interval(trial),
-        count_of(trial, "unseen_inputs"),
-        best is not None and trial.configuration == best.configuration,
-        baseline is not None and trial.configuration == baseline.configuration,
     )
 
 
