@@ -18,7 +18,7 @@ from mptune.paths import write_whole
 from mptune.results.description import comparison, result_text, why_fewer
 from mptune.results.objective import Objective
 from mptune.results.unseen import in_words
-from mptune.run import json_document
+from mptune.run import Run, json_document
 from mptune.source.flags import Build, build_of, compilers_of
 from mptune.source.loading import edited, remarks
 
@@ -69,14 +69,19 @@ class Emission:
         )
 
 
+def _baseline_types(run: Run) -> str:
+    fixed = run.info.baseline_values or {}
+    types = {p.name: str(fixed[p.name][0]) for p in run.info.parameters if p.kind == "precision" and p.name in fixed}
+    if set(types.values()) <= {"fp64"}:
+        return "fp64 everywhere"
+    return f"the widest types there are: {', '.join(f'{name} {kind}' for name, kind in types.items())}"
+
+
 def measured(winner: Winner[Any]) -> dict[str, Any]:
     """Return the facts of the run and the trial for the README."""
     run, trial, info = winner.run, winner.trial, winner.run.info
     objective, doubts = objective_of(winner), run.doubts_about(trial)
     baseline = {} if run.baseline is None else {"baseline": run.baseline}
-    fixed = info.baseline_values or {}
-    types = {p.name: str(fixed[p.name][0]) for p in info.parameters if p.kind == "precision" and p.name in fixed}
-    widest = f"the widest types there are: {', '.join(f'{name} {kind}' for name, kind in types.items())}"
     versions = dict(info.versions)
     if chosen := build_of(winner.kernel, winner.configuration).compiler:
         # Without the compilers that did not compile this configuration.
@@ -102,7 +107,7 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
         "result": result_text(run, trial),
         "comparison": comparison(run, {"this configuration": trial} | baseline),
         "baseline": None if run.baseline is None else str(run.baseline.configuration),
-        "baseline_types": "fp64 everywhere" if {*types.values()} <= {"fp64"} else widest,
+        "baseline_types": _baseline_types(run),
         "warnings": [each for each in dict.fromkeys((*run.state.warnings, *trial.warnings)) if each not in doubts],
         "remarks": [*remarks(run.info, winner.kernel), *filter(None, [run.ending])],
         "changed": " and the ".join(edited(run.info, winner.kernel)),

@@ -51,8 +51,9 @@ def gather(sources: Sequence[Source]) -> Wisdom:
     of every run for them.
 
     Raises:
-        WisdomError: a run does not say its sizes, has nothing to keep or another objective than the time, or sources
-            are of different versions of a kernel.
+        WisdomError: a run does not say its sizes, has no trials or another objective than the time, or sources are of
+            different versions of a kernel.
+        NotAccurateError: no trial of a run is accurate enough.
     """
     groups: dict[tuple[str, ...], list[_Part]] = {}
     versions: dict[str, tuple[str, KernelWisdom]] = {}

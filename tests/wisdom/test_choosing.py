@@ -413,8 +413,15 @@ def test_what_cannot_be_asked_is_refused_in_words() -> None:
     tuned = mptune.TunedKernel(found, kernel=POLY)
     with pytest.raises(KernelError, match=r"kernel poly: choose\(sizes\) takes sizes by name, such as {'n': 4000}"):
         tuned.choose({})
-    for wrong in (2, 0, 1, float("nan"), "95%"):
-        with pytest.raises(MptuneError, match=r"confidence is a number between 0 and 1, such as 0\.95, not "):
+    bounds, ends = "confidence {}: expected 0 to 1", r"confidence is a number between 0 and 1, such as 0\.95, not "
+    for wrong, message in (
+        (2, bounds),
+        (0, ends),
+        (1, ends),
+        (math.nan, bounds),
+        ("95%", "confidence {}: expected float"),
+    ):
+        with pytest.raises(MptuneError, match=message.format(repr(wrong))):
             mptune.TunedKernel(found, kernel=POLY, confidence=wrong)  # type: ignore[arg-type]
 
 

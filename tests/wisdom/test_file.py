@@ -17,7 +17,7 @@ from command_line import caller
 from described import create
 from runs_by_size import HALF, POLY, SINGLE, at_size, trial, undecided
 
-from mptune.errors import MptuneError, WisdomError
+from mptune.errors import MptuneError, NotAccurateError, WisdomError
 from mptune.results.objective import Objective
 from mptune.results.trial import Status
 from mptune.run import Run
@@ -143,7 +143,6 @@ def test_a_front_of_many_types_is_kept_in_part() -> None:
     ("run", "message"),
     [
         (run_of(POLY, []), "has no trials"),
-        (run_of(POLY, [trial(1, 0.1, **HALF)], threshold=1e-3), "no trial is accurate enough; the closest: error 0.1"),
         (at_size(1000, objective=Objective("error")), "was made with the objective error: wisdom is of the fastest"),
         (at_size(1000, objective=Objective(constraints=("memory_bytes <= 1e9",))), "was made with memory_bytes <= 1e9"),
         (at_size(1000, sizes={}), "does not say at which sizes it was made"),
@@ -158,6 +157,14 @@ def test_a_run_that_tells_nothing_is_refused_by_name(run: Run, message: str) -> 
         wisdom_of(first, run)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_run_without_an_accurate_trial_is_refused() -> None:
+    run = run_of(POLY, [trial(1, 0.1, **HALF)], threshold=1e-3)
+    with pytest.raises(
+        NotAccurateError, match=r"the run of poly .* no trial is accurate enough; the closest: error 0\."
+    ):
+        wisdom_of(run)
 
 
 def test_runs_that_name_other_sizes_are_refused() -> None:
@@ -202,7 +209,7 @@ TIMED = ("tuned", 0, "configurations", 0)
         (damaged(put(*TIMED, "time_ms", value="fast")), "'time_ms' should be a number from 1e-30"),
         (damaged(put(*TIMED, "speedup", value=5e-324)), "should be a number from 1e-30 to 1e+30, and is 5e-324"),
         (damaged(put(*TIMED, "interval", value=[1])), "its field 'interval' should be two numbers"),
-        (damaged(put(*TIMED, "errors", value={"error": -1})), "its field 'errors' should be numbers from 0 to"),
+        (damaged(put(*TIMED, "errors", value={"error": -1})), "its field 'errors' should be numbers of 0 or more"),
         (damaged(put(*TIMED, "draws", value=0)), "'draws' should be a whole number from 1 to 1e+09, and is 0"),
         (
             damaged(put("tuned", 0, "signatures", 0, "values", value=["fp64", math.nan])),
