@@ -20,7 +20,7 @@ from mptune.precision import precision
 from mptune.results.description import describe, facts, verified_text
 from mptune.results.kernel_times import host_ms, kernel_times
 from mptune.results.metric_expressions import MORE_IS_BETTER
-from mptune.results.objective import Objective
+from mptune.results.objective import Objective, or_inf
 from mptune.results.pareto import front
 from mptune.results.speedup import LEAST_ROUNDS, TIE, Ratio
 from mptune.results.trial import Status, Trial
@@ -267,7 +267,7 @@ class Run:
         sign = 1.0 if objective.minimise else -1.0
 
         def rank(trial: Trial) -> tuple[bool, float, float]:
-            return not objective.is_feasible(trial), sign * objective.value(trial), _or_inf(trial.time_ms)
+            return not objective.is_feasible(trial), sign * objective.value(trial), or_inf(trial.time_ms)
 
         valid = (trial for trial in self.trials if trial.is_valid and trial.configuration.is_among(fixed))
         candidates = [trial for trial in valid if math.isfinite(objective.value(trial))]
@@ -312,7 +312,7 @@ class Run:
             types = [precision(str(name)) for name in self.types_of(trial)]
             rank = sum(each.rank for each in types)
             is_known = finals.is_chosen(trial.configuration)
-            return len(set(types)), _or_inf(trial.metric("memory_bytes")), -rank, not is_known, trial.time_ms
+            return len(set(types)), or_inf(trial.metric("memory_bytes")), -rank, not is_known, trial.time_ms
 
         return tuple(sorted((fastest, *rivals), key=simplicity))
 
@@ -582,7 +582,3 @@ def _json_safe(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def _or_inf(value: float) -> float:
-    return math.inf if math.isnan(value) else value

@@ -222,5 +222,5 @@ def test_wrong_requests_name_what_is_wrong() -> None:
         compare([space], ("random",), budget=0, processes=processes)
     with pytest.raises(UnknownNameError, match="metric of recording x"):
         compare([space], ("random", "genetic"), objective="tme_ms", budget=5, repeats=1, processes=processes)
-    with pytest.raises(MptuneError, match="processes must be at least 1"):
+    with pytest.raises(MptuneError, match="processes 0: expected at least 1"):
         compare([space], ("random",), processes=0)

@@ -63,7 +63,14 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
         )
     outputs = [output.name for output in application.outputs]
     metrics = recorded_metrics(info.metric, info.metrics, outputs, application.metric)
-    code, names, own = _taken(application, metrics)
+    functions: list[Callable[..., Any]] = [application.inputs, application.steps]
+    code, names = take_along(application.called, functions)
+    own: dict[Any, str] = {}  # names of the user's metrics; the program lists those that cannot be taken along
+    for function in dict.fromkeys(metric.function for metric in all_metrics(metrics)):
+        if function is not None:
+            with contextlib.suppress(KernelError):
+                code, (*_, own[function]) = take_along(application.called, [*functions, function])
+                functions.append(function)
     compiled, answer = _run(winner)
     variants = _variants(name, compiled)
     written = {(size["name"], size["value"]) for variant in variants for size in variant["fixed"]}
@@ -119,22 +126,6 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
 
 
 # -- comparison --------------------------------------------------------------------------------------
-
-
-def _taken(application: Application, metrics: Metrics) -> tuple[str, tuple[str, ...], dict[Any, str]]:
-    """Return the Python code of inputs, steps and the user's metrics, the names of the first two, and of the metrics.
-
-    Metrics that cannot be taken along are left out; the program lists them.
-    """
-    functions: list[Callable[..., Any]] = [application.inputs, application.steps]
-    code, names = take_along(application.called, functions)
-    own: dict[Any, str] = {}
-    for function in dict.fromkeys(metric.function for metric in all_metrics(metrics)):
-        if function is not None:
-            with contextlib.suppress(KernelError):
-                code, (*_, own[function]) = take_along(application.called, [*functions, function])
-                functions.append(function)
-    return code, names, own
 
 
 def _errors(winner: Winner[Application], metrics: Metrics, own: Mapping[Any, str]) -> list[dict[str, Any]]:

@@ -70,10 +70,8 @@ class Emission:
 
 
 def _baseline_types(run: Run) -> str:
-    """Return the types of the baseline in words."""
     fixed = run.info.baseline_values or {}
-    names = [parameter.name for parameter in run.info.parameters if parameter.kind == "precision"]
-    types = {name: str(fixed[name][0]) for name in names if name in fixed}
+    types = {p.name: str(fixed[p.name][0]) for p in run.info.parameters if p.kind == "precision" and p.name in fixed}
     if set(types.values()) <= {"fp64"}:
         return "fp64 everywhere"
     return f"the widest types there are: {', '.join(f'{name} {kind}' for name, kind in types.items())}"
@@ -82,8 +80,13 @@ def _baseline_types(run: Run) -> str:
 def measured(winner: Winner[Any]) -> dict[str, Any]:
     """Return the facts of the run and the trial for the README."""
     run, trial, info = winner.run, winner.trial, winner.run.info
-    objective = objective_of(winner)
+    objective, doubts = objective_of(winner), run.doubts_about(trial)
     baseline = {} if run.baseline is None else {"baseline": run.baseline}
+    versions = dict(info.versions)
+    if chosen := build_of(winner.kernel, winner.configuration).compiler:
+        # Without the compilers that did not compile this configuration.
+        others = {n: v for n, v in versions.items() if n not in ("compiler", *compilers_of(winner.kernel))}
+        versions = {"compiler": versions.get(chosen, chosen), **others}
     return {
         "backend": info.backend,
         "on_processor": info.backend in BACKENDS and get_backend(info.backend).shares_memory,
@@ -95,34 +98,20 @@ def measured(winner: Winner[Any]) -> dict[str, Any]:
         "compiled_with": " ".join(info.flags),
         "created_at": info.created_at,
         "seed": info.seed,
-        "versions": _versions(winner),
+        "versions": versions,
         "threshold": info.limits_text(objective) or "none",
         "is_feasible": objective.is_feasible(trial),
         "verified": in_words(trial, objective) and in_words(trial, objective) + why_fewer(run, trial),
         "unverified": run.state.unverified,
-        "doubts": run.doubts_about(trial),
+        "doubts": doubts,
         "result": result_text(run, trial),
         "comparison": comparison(run, {"this configuration": trial} | baseline),
         "baseline": None if run.baseline is None else str(run.baseline.configuration),
         "baseline_types": _baseline_types(run),
-        "warnings": [
-            warning
-            for warning in dict.fromkeys((*run.state.warnings, *trial.warnings))
-            if warning not in run.doubts_about(trial)
-        ],
+        "warnings": [each for each in dict.fromkeys((*run.state.warnings, *trial.warnings)) if each not in doubts],
         "remarks": [*remarks(run.info, winner.kernel), *filter(None, [run.ending])],
         "changed": " and the ".join(edited(run.info, winner.kernel)),
     }
-
-
-def _versions(winner: Winner[Any]) -> dict[str, str]:
-    """Return the recorded versions, without compilers that did not compile this configuration."""
-    recorded = winner.run.info.versions
-    chosen = build_of(winner.kernel, winner.configuration).compiler
-    if not chosen:
-        return dict(recorded)
-    others = {n: v for n, v in recorded.items() if n not in ("compiler", *compilers_of(winner.kernel))}
-    return {"compiler": recorded.get(chosen, chosen), **others}
 
 
 def objective_of(winner: Winner[Any]) -> Objective:

@@ -33,23 +33,15 @@ _GPUS: Final = ("cuda", "hip")
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """The written variants and files.
+    """The written variants and files."""
 
-    Attributes:
-        kernel: name of the kernel.
-        variants: the configurations, each with the sizes that are fixed in its source.
-        budget: the error limits.
-        fixed: the sizes that are fixed in all sources: no variant has other values than theirs.
-        folder: the folder.
-        files: names of the files.
-    """
-
-    kernel: str
+    kernel: str  #: name of the kernel
+    #: the configurations, each with the sizes that are fixed in its source
     variants: tuple[tuple[Configuration, Mapping[str, int]], ...]
     budget: Mapping[str, float]
-    fixed: tuple[str, ...]
+    fixed: tuple[str, ...]  #: the sizes that are fixed in all sources: no variant has other values than theirs
     folder: Path
-    files: tuple[str, ...]
+    files: tuple[str, ...]  #: names of the files
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``mptune emit --json`` prints."""
@@ -301,7 +293,8 @@ class _Sources:
             return self._written.setdefault((configuration, frozenset(launch.fixed.items())), launch)
         known = self._opened.setdefault(configuration, [])
         for launch in known:
-            if _serves(launch, sizes):
+            holding = launch.opened.conditions if launch.opened else ()
+            if launch.fixed.items() <= sizes.items() and _hold(holding, sizes):
                 return launch
         refused = self._refused.setdefault(configuration, [])
         if any(_hold(asked, sizes) for asked in refused):
@@ -326,10 +319,6 @@ class _Sources:
         if configuration not in self._free:
             self._free[configuration] = free_sizes(self._kernel, configuration, self._at[0])
         return self._free[configuration]
-
-
-def _serves(launch: Launch, sizes: Sizes) -> bool:
-    return launch.fixed.items() <= sizes.items() and _hold(launch.opened.conditions if launch.opened else (), sizes)
 
 
 def _hold(conditions: Iterable[str], sizes: Sizes) -> bool:

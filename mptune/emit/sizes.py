@@ -7,7 +7,7 @@ import builtins
 import functools
 import operator
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, cast
@@ -78,18 +78,13 @@ _LARGEST_INT: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A source whose function takes sizes as further parameters of type ``int``.
+    """A source whose function takes sizes as further parameters of type ``int``."""
 
-    Attributes:
-        names: names of these sizes, in the order of the parameters; may be empty.
-        body: the instantiated template.
-        conditions: expressions that must hold at the sizes: comparisons of the template, and that no number overflows.
-        asked: every condition that the template evaluated. A size for which all hold renders to the same source.
-    """
-
-    names: tuple[str, ...]
-    body: str
+    names: tuple[str, ...]  #: names of these sizes, in the order of the parameters; may be empty
+    body: str  #: the instantiated template
+    #: expressions that must hold at the sizes: comparisons of the template, and that no number overflows
     conditions: tuple[str, ...]
+    #: every condition that the template evaluated. A size for which all hold renders to the same source.
     asked: tuple[str, ...]
 
 
@@ -298,17 +293,12 @@ def conditions(
         try:
             if constraint.functions:
                 raise NotTranslatableError(f"{constraint.text} is a function of Python")
-            cpp = _truth(tree, {**configuration, **sizes}, free) if names else ""
+            cpp = truth(tree, {**configuration, **sizes}, free) if names else ""
             if cpp not in ("", "1LL"):
                 found.append(Condition(constraint.text, cpp))
         except (NotTranslatableError, ExpressionError):
             uncovered |= names
     return found, frozenset(uncovered)
-
-
-def what_has_to_hold(expressions: Iterable[str], values: Mapping[str, Any], free: Mapping[str, str]) -> list[Condition]:
-    """Return expressions of integers as conditions on the sizes that may differ."""
-    return [Condition(text, _truth(Expression(text).tree, values, free)) for text in expressions]
 
 
 def formula(text: str, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
@@ -325,16 +315,19 @@ def _translate(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str
         return [_translate(each, values, free) for each in nodes]
 
     if free_names(node).isdisjoint(free):
-        return _constant(node, values)
+        value = Expression(ast.unparse(node)).evaluate(values)
+        if not isinstance(value, int) or abs(value) >= 2**63:
+            raise NotTranslatableError(f"{ast.unparse(node)} is {value!r}, no integer of C++")
+        return f"{int(value)}LL"
     match node:
         case ast.Name():
             return free[node.id]
         case ast.UnaryOp(ast.USub(), operand):
             return f"(-{parts(operand)[0]})"
         case ast.UnaryOp(ast.Not(), operand):
-            return f"(!{_truth(operand, values, free)})"
+            return f"(!{truth(operand, values, free)})"
         case ast.IfExp(test, then, other):
-            return f"({_truth(test, values, free)} ? {' : '.join(parts(then, other))})"
+            return f"({truth(test, values, free)} ? {' : '.join(parts(then, other))})"
         case ast.BinOp(left, ast.Pow(), ast.Constant(int(exponent))) if 1 <= exponent <= _LARGEST_POWER:
             return f"({' * '.join(parts(left) * exponent)})"
         case ast.BinOp(left, sign, right) if type(sign) in _OPERATORS:
@@ -360,22 +353,15 @@ def _translate(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str
     raise NotTranslatableError(f"{ast.unparse(node)} is not an integer formula of C++")
 
 
-def _truth(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
+def truth(node: ast.expr, values: Mapping[str, Any], free: Mapping[str, str]) -> str:
     """Return the truth of an expression as C++; parts without free names are evaluated."""
     if isinstance(node, ast.BoolOp) and not free_names(node).isdisjoint(free):
         sign, decides = (" && ", False) if isinstance(node.op, ast.And) else (" || ", True)
         parts = []
         for part in node.values:
             if not free_names(part).isdisjoint(free):
-                parts.append(_truth(part, values, free))
+                parts.append(truth(part, values, free))
             elif bool(Expression(ast.unparse(part)).evaluate(values)) == decides:
                 return f"{int(decides)}LL"
         return parts[0] if len(parts) == 1 else f"({sign.join(parts)})"
     return _translate(node, values, free)
-
-
-def _constant(node: ast.expr, values: Mapping[str, Any]) -> str:
-    value = Expression(ast.unparse(node)).evaluate(values)
-    if not isinstance(value, int) or abs(value) >= 2**63:
-        raise NotTranslatableError(f"{ast.unparse(node)} is {value!r}, no integer of C++")
-    return f"{int(value)}LL"

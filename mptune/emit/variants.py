@@ -11,31 +11,25 @@ import numpy as np
 
 from mptune.cpp.prelude import include_lines, prelude
 from mptune.emit.common import INTEGERS, as_a_file
-from mptune.emit.sizes import Opened, conditions, formula, what_has_to_hold
+from mptune.emit.sizes import Condition, Opened, conditions, formula, truth
 from mptune.kernel import Argument, Kernel, Role, Sizes, Tunable
 from mptune.measure.program import size_names
 from mptune.source.render import render, render_body
 from mptune.space.configuration import Configuration
+from mptune.space.expressions import Expression
 
 _FLOATS: Final = ("float64", "float32", "float16")
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A compiled kernel and the sizes that are fixed in its source.
-
-    Attributes:
-        kernel: the definition.
-        configuration: the configuration.
-        sizes: the problem sizes.
-        free: the sizes that may differ.
-        opened: a source that takes some of the free sizes as parameters; None if the source does not depend on them.
-    """
+    """A compiled kernel and the sizes that are fixed in its source."""
 
     kernel: Kernel
     configuration: Configuration
-    sizes: Sizes
-    free: frozenset[str]
+    sizes: Sizes  #: the problem sizes
+    free: frozenset[str]  #: the sizes that may differ
+    #: a source that takes some of the free sizes as parameters; None if the source does not depend on them
     opened: Opened | None = None
 
     @property
@@ -63,6 +57,7 @@ def variant_of(launch: Launch, symbol: str, called: Callable[[str], str] = param
     source, body = render(kernel, configuration, sizes), render_body(kernel, configuration, sizes)
     before, _, ending = source.removeprefix(prelude()).partition(body)
     opened = launch.opened
+    asked = opened.conditions if opened else ()
     shape = kernel.launch_shape(configuration, sizes)
     arguments = [
         {
@@ -89,7 +84,7 @@ def variant_of(launch: Launch, symbol: str, called: Callable[[str], str] = param
         "passed": len(kernel.passed),
         "opened": [parameter_of(name) for name in opened.names] if opened else [],
         "conditions": [
-            *what_has_to_hold(opened.conditions if opened else (), values, free),
+            *(Condition(each, truth(Expression(each).tree, values, free)) for each in asked),
             *conditions(kernel, configuration, sizes, free)[0],
         ],
         "grid": [*grid, "1LL", "1LL"][:3],
@@ -133,7 +128,6 @@ def argument_of(tunable: Tunable, configuration: Configuration, sizes: Sizes, ar
 
 
 def _kind_of(kernel: Kernel, argument: Argument) -> str:
-    """Return the kind of an argument in the library."""
     if argument.is_constant:
         return "constant"
     if argument.role is not Role.SCALAR:

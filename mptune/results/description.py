@@ -158,6 +158,7 @@ def facts(run: Run) -> tuple[Fact, ...]:
     of_baseline = f" ({run.baseline_evaluations} of the baseline's types)" if run.baseline_evaluations else ""
     evaluated = f"{run.evaluations} of {info.configurations:,}" if info.configurations else f"{run.evaluations}"
     evaluated += f" configurations{of_baseline}"
+    spent = (f"{name} {s:.1f} s ({s / state.wall_s:.0%})" for name, s in spent_s(run).items() if state.wall_s > 0)
     return (
         Fact("kernel", run.kernel),
         Fact("backend", info.backend, info.backend or ""),
@@ -178,7 +179,7 @@ def facts(run: Run) -> tuple[Fact, ...]:
         Fact("feasible", run.feasible, str(run.feasible)),
         Fact("signatures", len({tuple(t.configuration.get(n) for n in info.signature) for t in run.trials})),
         Fact("statuses", run.statuses, pairs(run.statuses)),
-        Fact("durations_s", run.durations_s, _spent(run)),
+        Fact("durations_s", run.durations_s, ", ".join(spent)),
         Fact("wall_s", state.wall_s, f"{state.wall_s:.1f} s"),
     )
 
@@ -208,11 +209,6 @@ def spent_s(run: Run) -> dict[str, float]:
     return {**shown, **({"other": rest} if rest > 1e-9 * whole else {})}
 
 
-def _spent(run: Run) -> str:
-    spent, wall_s = spent_s(run), run.state.wall_s
-    return ", ".join(f"{name} {s:.1f} s ({s / wall_s:.0%})" for name, s in spent.items()) if wall_s > 0 else ""
-
-
 # -- tables --------------------------------------------------------------------------------------
 
 
@@ -224,12 +220,13 @@ def comparison(run: Run, trials: Mapping[str, Trial]) -> Table:
     info, of = run.info, list(trials.values())
     read = dict.fromkeys((*run.objective.metrics, *sorted(run.objective.names | run.objective.constraint_names)))
     others = [metric for metric in read if metric not in ("time_ms", "error", "memory_bytes")]
+    measures = {info.measured_by(name): name for name in run.metric_names if name.startswith("error.")}
     rows: list[tuple[object, ...]] = [
         *((metric, *(number(run.metric_of(t, metric)) for t in of)) for metric in others),
         ("time (ms)", *(number(t.time_ms) for t in of)),
         ("speedup", *map(run.speedup_text, of)),
         ("error", *(number(t.error, 3) for t in of)),
-        *((name, *(number(t.metric(metric), 3) for t in of)) for metric, name in _errors(run)),
+        *((called, *(number(t.metric(n), 3) for t in of)) for called, n in measures.items() if len(measures) > 1),
         ("memory (MB)", *(number(t.metric("memory_bytes") / 1e6) for t in of)),
     ]
     for name in dict.fromkeys((*run.parameter_names, *(what for what in info.buffers.values() if what in PRECISIONS))):
@@ -242,11 +239,6 @@ def comparison(run: Run, trials: Mapping[str, Trial]) -> Table:
 def _further_limits(run: Run) -> list[str]:
     """Return the names of the errors with a threshold that are not ``error`` by another name."""
     return [n for n in run.objective.limits if n != "error" and run.info.measured_by(n) != run.info.metric]
-
-
-def _errors(run: Run) -> list[tuple[str, str]]:
-    by_measure = {run.info.measured_by(name): name for name in run.metric_names if name.startswith("error.")}
-    return [(name, measure) for measure, name in by_measure.items()] if len(by_measure) > 1 else []
 
 
 def _times(run: Run, trials: Mapping[str, Trial]) -> Table | None:

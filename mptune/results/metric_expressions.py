@@ -127,19 +127,16 @@ class MeasuredConstraint:
     smallest. The excess over an undefined side is infinite. ``names`` are the metrics that it reads.
     """
 
-    __slots__ = ("_excess", "names", "text")
+    __slots__ = ("excess", "names", "text")
 
     def __init__(self, text: str) -> None:
         whole = MetricExpression(text, "measured constraint")
         self.text = whole.text
         self.names = whole.names
-        self._excess = self._compiled(whole._expression.tree)
+        #: Returns the excess in decades of metrics that include all of :attr:`names`; at most 0 if it holds.
+        self.excess = self._compiled(whole._expression.tree)
         if not self.names:
             raise ExpressionError(f"measured constraint {self.text!r} names no metric")
-
-    def excess(self, metrics: Mapping[str, float]) -> float:
-        """Return the excess in decades of metrics that include all of :attr:`names`; at most 0 if it holds."""
-        return self._excess(metrics)
 
     def _compiled(self, tree: ast.expr) -> _Excess:
         if isinstance(tree, ast.BoolOp):

@@ -199,7 +199,13 @@ class Objective:
         if not trial.is_valid:
             return trial
         if (excess := self.error_excess(trial)) > 0:
-            status, message = Status.INACCURATE, self._errors_above(trial)
+            status, message = Status.INACCURATE, f"error {trial.error:.3g} is above the threshold"
+            if isinstance(self.threshold, Mapping):
+                message = ", ".join(
+                    f"{name} {trial.metric(name):.3g} is above its threshold {self.limits[name]:g}"
+                    for name, above in self._error_excesses(trial).items()
+                    if above > 0
+                )
             if (violations := trial.metric("unseen_violations")) > 0:
                 worst = self.binding(trial)
                 status, message = (
@@ -217,15 +223,6 @@ class Objective:
         else:
             status, message = Status.OK, ""
         return replace(trial, status=status, message=message)
-
-    def _errors_above(self, trial: Trial) -> str:
-        if not isinstance(self.threshold, Mapping):
-            return f"error {trial.error:.3g} is above the threshold"
-        return ", ".join(
-            f"{name} {trial.metric(name):.3g} is above its threshold {self.limits[name]:g}"
-            for name, excess in self._error_excesses(trial).items()
-            if excess > 0
-        )
 
     def score(self, trial: Trial) -> float:
         """Return the score that a strategy maximises: performance or penalty; ``-inf`` if neither is known.
@@ -258,7 +255,7 @@ class Objective:
         known = [(rank, trial) for rank, trial in ranked if math.isfinite(rank)]
         if not known:
             return None
-        return min(known, key=lambda pair: (pair[0], _known(pair[1].error), _known(pair[1].time_ms)))[1]
+        return min(known, key=lambda pair: (pair[0], or_inf(pair[1].error), or_inf(pair[1].time_ms)))[1]
 
     def worst(self, trials: Sequence[Trial]) -> Trial | None:
         """Return the feasible trial of the worst known value; None when no valid trial is feasible."""
@@ -280,7 +277,7 @@ class Objective:
 
     def _rank(self, trial: Trial) -> float:
         value = self.value(trial)
-        return _known(value if self.minimise else -value)
+        return or_inf(value if self.minimise else -value)
 
 
 _expression: Final = functools.cache(MetricExpression)
@@ -332,5 +329,6 @@ def _error_of(trial: Trial, name: str) -> float:
     return trial.metric(name)
 
 
-def _known(value: float) -> float:
+def or_inf(value: float) -> float:
+    """Return a number, or infinity for NaN."""
     return math.inf if math.isnan(value) else value

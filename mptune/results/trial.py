@@ -14,10 +14,8 @@ from mptune.space.configuration import Configuration
 
 #: A number that may be infinite or NaN.
 Reading = NewType("Reading", float)
-
-
 Count = Annotated[int, Between(0)]
-Amount = Annotated[float, Between(0)]
+Amount = Annotated[float, Between(0, 1e100)]
 Share = Annotated[float, Between(0, 1)]
 Milliseconds = Annotated[float, Between(1e-30, 1e30)]
 

@@ -98,7 +98,10 @@ class Verified:
 
     def words(self, limit: str = "") -> str:
         """Return the result in words: relative to the limit ("1e-4"), or else to the largest error."""
-        counted, sure = self.held, f"with {CONFIDENCE:.0%} confidence at most {_percent(self.at_most)} of such inputs"
+        percent = 100 * self.at_most
+        step = 10.0 ** (math.floor(math.log10(percent)) - 1)  # an upper bound is rounded up, to two digits
+        percent = min(math.ceil(percent / step - 1e-9) * step, 100.0)
+        counted, sure = self.held, f"with {CONFIDENCE:.0%} confidence at most {percent:.3g}% of such inputs"
         if not limit:
             return f"error at most {self.worst_error:.3g} on {counted}: {sure} exceed it"
         worst = f"up to {self.worst_error:.3g}" if math.isfinite(self.worst_error) else "without usable numbers"
@@ -125,13 +128,6 @@ def limit_of(objective: Objective) -> str:
 def _limit(tau: float) -> str:
     mantissa, exponent = f"{tau:e}".split("e")
     return f"{tau:g}" if -3 < int(exponent) < 6 else f"{float(mantissa):.6g}e{int(exponent)}"
-
-
-def _percent(share: float) -> str:
-    """Return an upper bound in percent, rounded up to two digits."""
-    percent = 100 * share
-    step = 10.0 ** (math.floor(math.log10(percent)) - 1)
-    return f"{min(math.ceil(percent / step - 1e-9) * step, 100.0):.3g}%"
 
 
 def after_draws(trial: Trial, found: Mapping[Draw, Trial], unseen: Objective | None = None) -> Trial:

@@ -439,7 +439,7 @@ def _called(kind: Any, *, several: bool = False) -> str:
     if typing.get_origin(kind) is Annotated:
         least, most = arguments[1].least, arguments[1].most
         what = f"{'' if several else 'a '}{'whole ' if arguments[0] is int else ''}number{'s' if several else ''}"
-        return f"{what} of {least:g} or more" if most == math.inf else f"{what} from {least:g} to {most:g}"
+        return f"{what} of {least:g} or more" if most in (1e100, math.inf) else f"{what} from {least:g} to {most:g}"
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
         return " or ".join(_called(each, several=several) for each in arguments if each is not types.NoneType)
     if typing.get_origin(kind) is tuple:

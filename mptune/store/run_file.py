@@ -160,7 +160,10 @@ class RunFile:
         path = Path(path)
         with _explained(path), contextlib.ExitStack() as held:
             if not path.exists():
-                raise RunFileError(_missing(path))
+                folder = path.parent
+                others = [entry.name for entry in folder.iterdir() if entry.is_file()] if folder.is_dir() else []
+                hint = did_you_mean(path.name, others, folder) if folder.is_dir() else f": there is no folder {folder}"
+                raise RunFileError(f"there is no run file {path}{hint}")
             _refuse_irregular(path)
             if not _has_content(path):
                 raise RunFileError(f"run file {path} is empty: it was interrupted before its first trial; delete it")
@@ -363,7 +366,6 @@ def _lock(path: Path, flags: int = 0) -> int:
 
 
 def _writer(path: Path) -> str:
-    """Return the process that writes a run file, or "unknown"."""
     try:
         with contextlib.closing(_connect(path)) as connection:
             return _setting(connection, _WRITER) or "unknown"
@@ -395,13 +397,6 @@ def _refuse_irregular(path: Path) -> None:
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "not a regular file"
         raise RunFileError(f"{path} is {what}, not a run file")
-
-
-def _missing(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f"there is no run file {path}: there is no folder {path.parent}"
-    others = [entry.name for entry in path.parent.iterdir() if entry.is_file()]
-    return f"there is no run file {path}{did_you_mean(path.name, others, path.parent)}"
 
 
 # -- trials as rows --------------------------------------------------------------------------------

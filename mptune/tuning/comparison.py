@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import joblib
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from mptune.errors import MptuneError
 from mptune.interop import read_run
 from mptune.run import Run, json_document
+from mptune.space.arguments import COUNT, checked
 from mptune.strategies import STRATEGIES
 from mptune.tuning.simulation import Simulation, quartiles, simulate
 
@@ -229,12 +230,13 @@ def _mean_share_of_optimum(simulation: Simulation) -> float:
     return float(np.where(np.isfinite(distances), shares, 0.0).mean())
 
 
+@checked
 def compare(
     spaces: Sequence[str | Path | Run],
     strategies: Sequence[str],
     *,
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    processes: int | None = None,
+    processes: Annotated[int | None, COUNT] = None,
     on_done: Callable[[Simulation], None] = lambda _: None,
     **settings: Any,
 ) -> Comparison:
@@ -250,8 +252,6 @@ def compare(
     """
     if not spaces or not strategies:
         raise MptuneError(f"nothing to compare: {len(spaces)} spaces and {len(strategies)} strategies")
-    if processes is not None and processes < 1:
-        raise MptuneError(f"processes must be at least 1, got {processes}")
     by_strategy = {strategy: dict((options or {}).get(strategy, {})) for strategy in strategies}
     for strategy, given in by_strategy.items():
         STRATEGIES[strategy].options_class.from_mapping(strategy, given)

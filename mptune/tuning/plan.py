@@ -172,6 +172,10 @@ class TuningPlan:
         outputs = [output.name for output in self.kernel.outputs]
         is_of_application = isinstance(self.kernel, Application)
         buffers = [a for a in self.kernel.arguments if is_of_application and a.role is not Role.SCALAR]
+        versions = dict(ready.device.versions)
+        if compilers := compilers_of(self.kernel):
+            versions.pop("compiler", None)  # the default compiler is not used
+            versions |= {name: find_compiler(name).version for name in compilers}
         return RunInfo(
             **{name: getattr(settings, name) for name in settled},
             **{name: getattr(ready, name) for name in found},
@@ -182,7 +186,7 @@ class TuningPlan:
             backend=ready.device.backend,
             device=ready.device.name,
             architecture=ready.device.architecture,
-            versions=self._versions(ready),
+            versions=versions | {f"metric {m.name}": m.version for m in all_metrics(self.metric) if m.version},
             compiler=ready.identity,
             objective=self.objective,
             metric=metric_text(outputs, self.metric),
@@ -206,13 +210,6 @@ class TuningPlan:
             command=command,
             created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         )
-
-    def _versions(self, ready: Ready) -> dict[str, str]:
-        found = dict(ready.device.versions)
-        if compilers := compilers_of(self.kernel):
-            found.pop("compiler", None)  # the default compiler is not used
-            found |= {name: find_compiler(name).version for name in compilers}
-        return found | {f"metric {each.name}": each.version for each in all_metrics(self.metric) if each.version}
 
 
 def _observers(kernel: Tunable, metric: Metrics, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:

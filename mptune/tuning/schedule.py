@@ -108,7 +108,9 @@ class Schedule:
                 lambda n: self._ask_waiting(n) or self._ask_all(n, [self._baselines]),
                 self._tell,
             )
-            self._refuse_broken_steps()
+            trials = list(session.trials.values())
+            if isinstance(self._plan.kernel, Application) and trials and all(t.status is Status.ERROR for t in trials):
+                raise KernelError(trials[0].message)
             self._warn_of_the_widest()
             if (baseline := session.result().baseline) is not None:
                 session.objective = session.objective.with_baseline(session.objective.value(baseline))
@@ -259,11 +261,6 @@ class Schedule:
             for strategy in self._strategies:
                 if isinstance(strategy, ApplicationStrategy):
                     strategy.relate(_seen(self._session.state.launches))
-
-    def _refuse_broken_steps(self) -> None:
-        trials = list(self._session.trials.values())
-        if isinstance(self._plan.kernel, Application) and trials and all(t.status is Status.ERROR for t in trials):
-            raise KernelError(trials[0].message)
 
     # -- finals and verification ---------------------------------------------------------------
 

@@ -93,7 +93,10 @@ def tune(
         warn(f"no run in {settings.knowledge} fits this search, which starts without any")
     _check_cache(warn)
     plan = _with_compilers(plan)
-    _require_compiler(plan)
+    settings = plan.settings
+    if settings.scheduler is None and (settings.flags or os.environ.get("CXX")) and not compilers_of(plan.kernel):
+        # A compiler or flags that compile nothing are no status of every trial.
+        get_backend(runnable_backend(settings.backend)).compile_line(CompileOptions(flags=settings.flags))
     with contextlib.ExitStack() as stack:
         evaluator = _evaluator(plan, stack)
         ready = evaluator.start()
@@ -179,13 +182,6 @@ def _with_compilers(plan: TuningPlan) -> TuningPlan:
     return dataclasses.replace(
         plan, kernel=backend.prepared(plan.kernel, settings.compiler, settings.compiler_flag_sets)
     )
-
-
-def _require_compiler(plan: TuningPlan) -> None:
-    """Raise CompileError if the user's compiler or flags compile nothing, which is no status of every trial."""
-    settings = plan.settings
-    if settings.scheduler is None and (settings.flags or os.environ.get("CXX")) and not compilers_of(plan.kernel):
-        get_backend(runnable_backend(settings.backend)).compile_line(CompileOptions(flags=settings.flags))
 
 
 def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator:

@@ -39,7 +39,7 @@ from mptune.space.configuration import Configuration, Value, is_number
 from mptune.space.constraints import compile_constraint, with_canonical_precisions
 from mptune.space.parameters import PrecisionParameter, beyond_baseline
 from mptune.wisdom.cells import CELLS, CELLS_OF_APPLICATION, Cells
-from mptune.wisdom.error_growth import LOG_REACH, REACH, ErrorGrowth, SizedError, fitted
+from mptune.wisdom.error_growth import LOG_REACH, REACH, SizedError, fitted
 from mptune.wisdom.records import KernelWisdom
 
 Signature = tuple[Value, ...]
@@ -80,58 +80,38 @@ def budget_of(known: Sequence[KernelWisdom], max_error: float | Mapping[str, flo
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A configuration and the reason to use it.
-
-    Attributes:
-        configuration: the configuration.
-        why: the reason, in one sentence.
-        reason: why the baseline is used although something faster is known; else empty.
-        speedup: expected speedup over the baseline; None if not known.
-        limits: limits on its errors by the names of metrics, where the error model was needed.
-    """
+    """A configuration and the reason to use it."""
 
     configuration: Configuration
-    why: str
-    reason: str = ""
-    speedup: float | None = None
+    why: str  #: the reason, in one sentence
+    reason: str = ""  #: why the baseline is used although something faster is known; else empty
+    speedup: float | None = None  #: expected speedup over the baseline; None if not known
+    #: limits on its errors by the names of metrics, where the error model was needed
     limits: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A configuration that was measured at some of the tuned sizes.
+    """A configuration that was measured at some of the tuned sizes."""
 
-    Attributes:
-        configuration: in the kernel's own values.
-        signature: its accuracy signature.
-        losses: log ratio of its time to the fastest of the same types, by the number of the tuned sizes.
-        of_types: log ratio of that time to the fastest of all, by the number of the tuned sizes.
-        sure_at: numbers of the tuned sizes at which it won a run within the limits and no run saw its types break them.
-        is_wide: whether it has the baseline's types.
-        errors: largest measured errors by the names of metrics.
-    """
-
-    configuration: Configuration
-    signature: Signature
+    configuration: Configuration  #: in the kernel's own values
+    signature: Signature  #: its accuracy signature
+    #: log ratio of its time to the fastest of the same types, by the number of the tuned sizes
     losses: Mapping[int, float]
-    of_types: Mapping[int, float]
+    of_types: Mapping[int, float]  #: log ratio of that time to the fastest of all, by the number of the tuned sizes
+    #: numbers of the tuned sizes at which it won a run within the limits and no run saw its types break them
     sure_at: frozenset[int]
-    is_wide: bool
-    errors: Mapping[str, float]
+    is_wide: bool  #: whether it has the baseline's types
+    errors: Mapping[str, float]  #: largest measured errors by the names of metrics
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The candidates at a tuned size, or at all sizes of a cell.
+    """The candidates at a tuned size, or at all sizes of a cell."""
 
-    Attributes:
-        ranked: all candidates, the fastest first.
-        usable: the candidates that keep the limits, the fastest first, then baselines that do not.
-        limits: limits on the errors of each accuracy signature, by the names of metrics.
-    """
-
-    ranked: tuple[Candidate, ...]
-    usable: tuple[Candidate, ...]
+    ranked: tuple[Candidate, ...]  #: all candidates, the fastest first
+    usable: tuple[Candidate, ...]  #: the candidates that keep the limits, the fastest first, then baselines that do not
+    #: limits on the errors of each accuracy signature, by the names of metrics
     limits: Mapping[Signature, Mapping[str, float]]
 
 
@@ -205,7 +185,14 @@ class Chooser:
         cells = CELLS if isinstance(kernel, Kernel) else CELLS_OF_APPLICATION
         self.cells = Cells(self.tuned, [kernel.largest_size(name) for name in self.names], cells)
         self.candidates = self._candidates()
-        self.growth = self._growth()
+        points: dict[tuple[Signature, str], list[SizedError]] = defaultdict(list)
+        for record in self.known.tuned:
+            for signature, errors in record.signatures.items():
+                for name in errors.worst.keys() & self.budget.keys():
+                    mean = errors.mean if name == "error" else None
+                    point = SizedError(record.sizes, errors.worst[name], errors.draws, mean, errors.rounded)
+                    points[signature, name].append(point)
+        self.growth = {key: fitted(some, confidence, key[0]) for key, some in points.items()}
         self._decisions: dict[tuple[int, ...], Decision] = {}
 
     def choose(self, sizes: Mapping[str, int]) -> Choice:
@@ -431,16 +418,6 @@ class Chooser:
             )
             for own in sorted(kept, key=Configuration.to_json)
         )
-
-    def _growth(self) -> dict[tuple[Signature, str], ErrorGrowth]:
-        points: dict[tuple[Signature, str], list[SizedError]] = defaultdict(list)
-        for record in self.known.tuned:
-            for signature, errors in record.signatures.items():
-                for name in errors.worst.keys() & self.budget.keys():
-                    mean = errors.mean if name == "error" else None
-                    point = SizedError(record.sizes, errors.worst[name], errors.draws, mean, errors.rounded)
-                    points[signature, name].append(point)
-        return {key: fitted(some, self.confidence, key[0]) for key, some in points.items()}
 
 
 def _loss(candidate: Candidate, offsets: Sequence[tuple[float, ...]]) -> float:

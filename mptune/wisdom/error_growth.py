@@ -40,21 +40,14 @@ _LEAST_SCATTER: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class SizedError:
-    """Measured errors of a signature at one size.
+    """Measured errors of a signature at one size."""
 
-    Attributes:
-        sizes: problem sizes by name.
-        worst: largest error of the draws; infinite if a result was not finite.
-        draws: number of draws.
-        mean: mean error, if known.
-        rounded: by size, the rounding of the inputs relative to neighbouring sizes, 0 to 1; 1 where missing
-            (:func:`~mptune.data.rounded_inputs`).
-    """
-
-    sizes: Mapping[str, int]
-    worst: float
-    draws: int = 1
-    mean: float | None = None
+    sizes: Mapping[str, int]  #: problem sizes by name
+    worst: float  #: largest error of the draws; infinite if a result was not finite
+    draws: int = 1  #: number of draws
+    mean: float | None = None  #: mean error, if known
+    #: by size, the rounding of the inputs relative to neighbouring sizes, 0 to 1; 1 where missing
+    #: (:func:`~mptune.data.rounded_inputs`)
     rounded: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -65,29 +58,18 @@ class SizedError:
 
 @dataclass(frozen=True, slots=True)
 class ErrorGrowth:
-    """Limits on the errors of a signature by size. All errors are logarithms.
+    """Limits on the errors of a signature by size. All errors are logarithms."""
 
-    Attributes:
-        names: names of the sizes.
-        sizes: measured sizes, shape ``(n_points, n_sizes)``.
-        worst: largest error measured there, ``-inf`` for 0, shape ``(n_points,)``.
-        own: limit at the measured size itself, shape ``(n_points,)``.
-        other: limit from which other sizes start; infinite if the point limits only itself, shape ``(n_points,)``.
-        slopes: upper limit of each slope, 0 for a size that was never varied, shape ``(n_sizes,)``.
-        groups: number of the group of sizes that were varied together, shape ``(n_sizes,)``.
-        steepest: least slope beyond the measured range.
-        is_confined: whether no limit is known outside of the measured range.
-    """
-
-    names: tuple[str, ...]
-    sizes: NDArray[np.int64]
-    worst: NDArray[np.float64]
-    own: NDArray[np.float64]
+    names: tuple[str, ...]  #: names of the sizes
+    sizes: NDArray[np.int64]  #: measured sizes, shape ``(n_points, n_sizes)``
+    worst: NDArray[np.float64]  #: largest error measured there, ``-inf`` for 0, shape ``(n_points,)``
+    own: NDArray[np.float64]  #: limit at the measured size itself, shape ``(n_points,)``
+    #: limit from which other sizes start; infinite if the point limits only itself, shape ``(n_points,)``
     other: NDArray[np.float64]
-    slopes: NDArray[np.float64]
-    groups: NDArray[np.int64]
-    steepest: float
-    is_confined: bool
+    slopes: NDArray[np.float64]  #: upper limit of each slope, 0 for a size that was never varied, shape ``(n_sizes,)``
+    groups: NDArray[np.int64]  #: number of the group of sizes that were varied together, shape ``(n_sizes,)``
+    steepest: float  #: least slope beyond the measured range
+    is_confined: bool  #: whether no limit is known outside of the measured range
 
     @property
     def is_exact(self) -> bool:

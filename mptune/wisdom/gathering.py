@@ -51,8 +51,9 @@ def gather(sources: Sequence[Source]) -> Wisdom:
     of every run for them.
 
     Raises:
-        WisdomError: a run does not say its sizes, has nothing to keep or another objective than the time, or sources
-            are of different versions of a kernel.
+        WisdomError: a run does not say its sizes, has no trials or another objective than the time, or sources are of
+            different versions of a kernel.
+        NotAccurateError: no trial of a run is accurate enough.
     """
     groups: dict[tuple[str, ...], list[_Part]] = {}
     versions: dict[str, tuple[str, KernelWisdom]] = {}
@@ -69,7 +70,6 @@ def gather(sources: Sequence[Source]) -> Wisdom:
 
 
 def _joined(parts: Sequence[_Part]) -> KernelWisdom:
-    """Return the wisdom of all sources for one kernel on one device."""
     head = min((part for part, *_ in parts), key=lambda part: (not part.template_hash, part.file))
     records = [record for part, *_ in parts for record in part.tuned]
     runs = [run for _, run, _ in parts if run is not None]
@@ -89,7 +89,6 @@ def _joined(parts: Sequence[_Part]) -> KernelWisdom:
 
 
 def _check_same(name: str, part: KernelWisdom, other: str, known: KernelWisdom) -> None:
-    """Refuse sources of different versions of a kernel."""
     for what in ("template_hash", "definition_hash", "signature"):
         ours, theirs = getattr(part, what), getattr(known, what)
         if ours != theirs and (what == "signature" or (ours and theirs)):
@@ -103,7 +102,6 @@ def _check_same(name: str, part: KernelWisdom, other: str, known: KernelWisdom) 
 
 
 def _head(name: str, run: Run) -> KernelWisdom:
-    """Return kernel, device and metrics of a run."""
     info, objective = run.info, run.info.objective
     if info.recorded or not info.sizes:
         raise WisdomError(
@@ -116,23 +114,16 @@ def _head(name: str, run: Run) -> KernelWisdom:
         raise WisdomError(
             f"{name} was made with {what}: wisdom is of the fastest configurations, by their errors alone"
         )
+    same = ("kernel", "backend", "device", "architecture", "metric", "definition_hash", "template_hash", "signature")
     return KernelWisdom(
-        kernel=info.kernel,
+        **{name: getattr(info, name) for name in same},
         file="/".join(PurePath(info.kernel_path).parts[-2:]) if info.kernel_path else "",
-        backend=info.backend,
-        device=info.device,
-        architecture=info.architecture,
-        metric=info.metric,
         metrics=dict(info.metrics),
-        definition_hash=info.definition_hash,
-        template_hash=info.template_hash,
-        signature=info.signature,
         flags=info.flags,
     )
 
 
 def _kept(name: str, run: Run) -> Set[Configuration]:
-    """Return the configurations of a run that are worth keeping."""
     feasible = [
         trial
         for trial in run.trials
@@ -154,7 +145,6 @@ def _kept(name: str, run: Run) -> Set[Configuration]:
 
 
 def _record(run: Run, head: KernelWisdom, wanted: Set[Configuration], names: Sequence[str]) -> AtSize:
-    """Return the results of a run for the wanted configurations and their signatures."""
     info = run.info
     trials = [trial for trial in run.trials if trial.configuration in wanted and trial.is_valid and trial.time_ms > 0]
     of_types: dict[tuple[Value, ...], list[Trial]] = {head.signature_of(each): [] for each in wanted}
@@ -169,31 +159,30 @@ def _record(run: Run, head: KernelWisdom, wanted: Set[Configuration], names: Seq
         for types, some in of_types.items()
         if some
     }
+    best, baseline = (trial and trial.configuration for trial in (run.best, run.baseline))
+    timed = [
+        Timed(
+            trial.configuration,
+            trial.time_ms,
+            _errors_of([trial], names),
+            None if math.isnan(speedup := run.speedup(trial)) else speedup,
+            run.speedup_interval(trial),
+            count_of(trial, "unseen_inputs"),
+            trial.configuration == best,
+            trial.configuration == baseline,
+        )
+        for trial in trials
+    ]
     return AtSize(
         {size: value for size, value in info.sizes.items() if size not in info.forms},
         info.objective.limits,
         info.mptune_version,
-        tuple(sorted((_timed(run, trial, names) for trial in trials), key=fastest_first)),
+        tuple(sorted(timed, key=fastest_first)),
         signatures,
         made=f"{info.created_at}, seed {info.seed}" if info.created_at else "",
         draws=sum(map(draws_of, run.trials)),
         form={size: value for size, value in info.sizes.items() if size in info.forms},
         masked=info.masked,
-    )
-
-
-def _timed(run: Run, trial: Trial, names: Sequence[str]) -> Timed:
-    speedup = run.speedup(trial)
-    best, baseline = run.best, run.baseline
-    return Timed(
-        trial.configuration,
-        trial.time_ms,
-        _errors_of([trial], names),
-        None if math.isnan(speedup) else speedup,
-        run.speedup_interval(trial),
-        count_of(trial, "unseen_inputs"),
-        best is not None and trial.configuration == best.configuration,
-        baseline is not None and trial.configuration == baseline.configuration,
     )
 
 

@@ -40,18 +40,13 @@ _Error = Annotated[Reading, Between(0.0, math.inf)]
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Errors that were measured at one size.
+    """Errors that were measured at one size."""
 
-    Attributes:
-        worst: the largest by the name of the metric (``error``, ``error.y``); infinite if a result was not finite.
-        draws: number of inputs.
-        mean: mean of ``error``; None if not known.
-        rounded: by size, the rounding of the inputs relative to neighbouring sizes, where it is less.
-    """
-
+    #: the largest by the name of the metric (``error``, ``error.y``); infinite if a result was not finite
     worst: Mapping[str, _Error]
-    draws: Annotated[int, Between(1, 10**9)] = 1
-    mean: _Error | None = None
+    draws: Annotated[int, Between(1, 10**9)] = 1  #: number of inputs
+    mean: _Error | None = None  #: mean of ``error``; None if not known
+    #: by size, the rounding of the inputs relative to neighbouring sizes, where it is less
     rounded: Mapping[str, Annotated[float, Between(0, 1)]] = field(default_factory=dict)
 
     @property
@@ -67,27 +62,16 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A configuration that was measured at one size.
-
-    Attributes:
-        configuration: the configuration.
-        time_ms: its time.
-        errors: its errors.
-        speedup: speedup over the baseline; None if there is no baseline.
-        interval: 95% confidence interval of the speedup, if known.
-        unseen: number of unseen inputs that it was verified on.
-        is_best: whether it won its run.
-        is_baseline: whether it was the baseline.
-    """
+    """A configuration that was measured at one size."""
 
     configuration: Configuration
-    time_ms: _Time
+    time_ms: _Time  #: its time
     errors: Errors
-    speedup: _Time | None = None
-    interval: tuple[_Time, ...] | None = None
-    unseen: Annotated[int, Between(0, 10**9)] = 0
-    is_best: bool = False
-    is_baseline: bool = False
+    speedup: _Time | None = None  #: speedup over the baseline; None if there is no baseline
+    interval: tuple[_Time, ...] | None = None  #: 95% confidence interval of the speedup, if known
+    unseen: Annotated[int, Between(0, 10**9)] = 0  #: number of unseen inputs that it was verified on
+    is_best: bool = False  #: whether it won its run
+    is_baseline: bool = False  #: whether it was the baseline
 
     @property
     def is_faster(self) -> bool:
@@ -103,29 +87,19 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class AtSize:
-    """Results of one run at its sizes.
+    """Results of one run at its sizes."""
 
-    Attributes:
-        sizes: problem sizes by name.
-        threshold: error limits of the run by the names of the metrics; empty if it had none.
-        mptune_version: version of mptune that made the run.
-        configurations: the configurations worth keeping, the fastest first.
-        signatures: errors by accuracy signature.
-        made: start and seed of the run, which identify it; empty if not known.
-        draws: number of inputs of all its trials so far; the record with more is the later one.
-        form: form of the problem, by name.
-        masked: outputs whose reference has NaN, which may have NaN as well.
-    """
-
-    sizes: Mapping[str, Annotated[int, Between(1, 2**53)]]
+    sizes: Mapping[str, Annotated[int, Between(1, 2**53)]]  #: problem sizes by name
+    #: error limits of the run by the names of the metrics; empty if it had none
     threshold: Mapping[str, Annotated[float, Between(5e-324, sys.float_info.max)]]
-    mptune_version: str
-    configurations: tuple[Timed, ...]
-    signatures: Mapping[tuple[Value, ...], Errors]
-    made: str = ""
+    mptune_version: str  #: version of mptune that made the run
+    configurations: tuple[Timed, ...]  #: the configurations worth keeping, the fastest first
+    signatures: Mapping[tuple[Value, ...], Errors]  #: errors by accuracy signature
+    made: str = ""  #: start and seed of the run, which identify it; empty if not known
+    #: number of inputs of all its trials so far; the record with more is the later one
     draws: Annotated[int, Between(0, 10**9)] = 0
-    form: Mapping[str, int] = field(default_factory=dict)
-    masked: tuple[str, ...] = ()
+    form: Mapping[str, int] = field(default_factory=dict)  #: form of the problem, by name
+    masked: tuple[str, ...] = ()  #: outputs whose reference has NaN, which may have NaN as well
 
     @property
     def place(self) -> dict[str, int]:
@@ -191,35 +165,20 @@ def fastest_first(timed: Timed) -> tuple[float, str]:
 
 @dataclass(frozen=True, slots=True)
 class KernelWisdom:
-    """Wisdom of one kernel on one device.
+    """Wisdom of one kernel on one device."""
 
-    Attributes:
-        kernel: name of the kernel.
-        file: its definition file, the last two parts of the path; empty for a kernel made in Python.
-        backend: name of the backend.
-        device: name of the device.
-        architecture: target of the compiler.
-        metric: error metric of ``error``.
-        metrics: further error metrics by the names of thresholds.
-        definition_hash: SHA-256 of the definition file.
-        template_hash: SHA-256 of the template.
-        signature: names of the parameters that can change the numbers.
-        flags: the user's compiler flags, the same for all of it.
-        tuned: results at each size.
-    """
-
-    kernel: str
-    file: str
-    backend: str
-    device: str
-    architecture: str
-    metric: str
-    metrics: Mapping[str, str]
-    definition_hash: str
-    template_hash: str
-    signature: tuple[str, ...]
-    flags: tuple[str, ...] = ()
-    tuned: tuple[AtSize, ...] = ()
+    kernel: str  #: name of the kernel
+    file: str  #: its definition file, the last two parts of the path; empty for a kernel made in Python
+    backend: str  #: name of the backend
+    device: str  #: name of the device
+    architecture: str  #: target of the compiler
+    metric: str  #: error metric of ``error``
+    metrics: Mapping[str, str]  #: further error metrics by the names of thresholds
+    definition_hash: str  #: SHA-256 of the definition file
+    template_hash: str  #: SHA-256 of the template
+    signature: tuple[str, ...]  #: names of the parameters that can change the numbers
+    flags: tuple[str, ...] = ()  #: the user's compiler flags, the same for all of it
+    tuned: tuple[AtSize, ...] = ()  #: results at each size
 
     @property
     def what(self) -> tuple[str, ...]:

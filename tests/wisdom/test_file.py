@@ -143,7 +143,6 @@ def test_a_front_of_many_types_is_kept_in_part() -> None:
     ("run", "message"),
     [
         (run_of(POLY, []), "has no trials"),
-        (run_of(POLY, [trial(1, 0.1, **HALF)], threshold=1e-3), "no trial is accurate enough; the closest: error 0.1"),
         (at_size(1000, objective=Objective("error")), "was made with the objective error: wisdom is of the fastest"),
         (at_size(1000, objective=Objective(constraints=("memory_bytes <= 1e9",))), "was made with memory_bytes <= 1e9"),
         (at_size(1000, sizes={}), "does not say at which sizes it was made"),
@@ -158,6 +157,12 @@ def test_a_run_that_tells_nothing_is_refused_by_name(run: Run, message: str) -> 
         wisdom_of(first, run)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_run_without_an_accurate_trial_is_refused() -> None:
+    run = run_of(POLY, [trial(1, 0.1, **HALF)], threshold=1e-3)
+    with pytest.raises(NotAccurateError, match=r"run of poly .* no trial is accurate enough; the closest: error 0\.1 "):
+        wisdom_of(run)
 
 
 def test_runs_that_name_other_sizes_are_refused() -> None:
