@@ -104,7 +104,6 @@ class GammaPrior(Prior):
         self.unit = (self.high - self.low) / 8.0  # unit of the optimiser's variables
 
     def log_density(self, vector: Array) -> tuple[float, Array]:
-        """Return the log density up to a constant, and its gradient."""
         logs, gradient = vector[:-2], np.zeros_like(vector)
         lengths = np.exp(logs)
         gradient[:-2] = (self._shape - 1.0) - self._rate * lengths
@@ -255,16 +254,13 @@ class BayesianBacoStrategy(ScoreModelStrategy):
 
     # -- ask -----------------------------------------------------------------------------------
 
-    def _count_initial(self) -> int:
-        """Return the number of random configurations; earlier trials count if every parameter varies among them."""
-        told = self._features(list(self.observations))
-        varied = self._prior.owners[np.ptp(told, axis=0) > 0] if len(told) else ()
-        covered = len(np.unique(varied)) == len(np.unique(self._prior.owners))
-        return max(self.options.initial - (len(self._told) if covered else 0), 0)
-
     def _next(self) -> int | None:
         if self._initial_left is None:
-            self._initial_left = self._count_initial()
+            # Earlier trials count if every parameter varies among them.
+            told = self._features(list(self.observations))
+            varied = self._prior.owners[np.ptp(told, axis=0) > 0] if len(told) else ()
+            covered = len(np.unique(varied)) == len(np.unique(self._prior.owners))
+            self._initial_left = max(self.options.initial - (len(self._told) if covered else 0), 0)
         if self._initial_left or not self.observations:
             self._initial_left = max(0, self._initial_left - 1)
             return next(iter(self._drawn(1).tolist()), None)
@@ -281,7 +277,6 @@ class BayesianBacoStrategy(ScoreModelStrategy):
         return self._ascended(leaders, least)
 
     def _drawn(self, n: int) -> Indices:
-        """Return random unseen configurations."""
         if self.options.sampling == "biased":
             found = self.space.sample_by_branches(n, self.rng, exclude=self._seen)
             if len(found):

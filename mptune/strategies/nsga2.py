@@ -115,7 +115,6 @@ class Nsga2Strategy(PopulationStrategy):
         return tuple(math.inf if math.isnan(cost) or not trial.is_valid else cost for cost in costs)
 
     def _evolved(self) -> list[int]:
-        """Return the children of the fittest parents and newcomers."""
         rivals = dict.fromkeys([*self._arrived, *(index for index in self._population if index in self._costs)])
         self._arrived = []
         if rivals:

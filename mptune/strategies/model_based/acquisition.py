@@ -90,7 +90,9 @@ def log_expected_gain(mean: Array, deviation: Array, boxes: Boxes) -> Array:
             values[block] = np.log(total)
         lost = np.flatnonzero(total <= 0.0)
         if len(lost):
-            values[start + lost] = _UNDERFLOW - _least_square(mean[block][lost], deviation[block][lost], boxes)
+            # Half the squared distance, in deviations, from the upper corner of the nearest box.
+            beyond = (mean[block][lost][:, None, :] - boxes.upper) / deviation[block][lost][:, None, :]
+            values[start + lost] = _UNDERFLOW - 0.5 * np.square(np.maximum(beyond, 0.0)).sum(axis=2).min(axis=1)
     return values
 
 
@@ -101,9 +103,3 @@ def _expected_shortfall(mean: Array, deviation: Array, edges: Array) -> Array:
     shortfall = np.zeros((len(mean), len(edges)))
     shortfall[:, finite] = deviation * (np.exp(_LOG_PEAK - 0.5 * u * u) + u * ndtr(u))
     return shortfall
-
-
-def _least_square(mean: Array, deviation: Array, boxes: Boxes) -> Array:
-    """Return half the squared distance in deviations from the upper corner of the nearest box, ``(n,)``."""
-    beyond = np.maximum((mean[:, None, :] - boxes.upper) / deviation[:, None, :], 0.0)
-    return np.asarray(0.5 * np.square(beyond).sum(axis=2).min(axis=1))

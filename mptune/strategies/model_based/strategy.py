@@ -194,7 +194,6 @@ class ScoreModelStrategy(CandidateStrategy):
         }
 
     def _ranked(self) -> list[int]:
-        """Return the observed configurations, the best first."""
         return sorted(self.observations, key=lambda index: -self.observations[index])
 
     def _kept(self, most: int) -> list[int]:
