@@ -67,7 +67,10 @@ def _read(path: Path, document: Any) -> Run | None:
     names = fields.get("tune_params_keys", tuple(declared))
     if not names:
         raise SpaceFileError(f"{path}: no names of parameters in 'tune_params_keys'")
-    goal, signature = _goal(document.get("objective")), document.get(_SIGNATURE_KEY)
+    objective, signature = document.get("objective"), document.get(_SIGNATURE_KEY)
+    if isinstance(objective, list) and objective:
+        objective = objective[0]
+    goal = objective if isinstance(objective, str) and objective not in ("", "time") else "time_ms"
     cut_off = f"the end of {path} is missing: its {len(entries):,} complete entries are used"
     return assemble(
         space_name(path),
@@ -82,13 +85,6 @@ def _read(path: Path, document: Any) -> Run | None:
         signature=signature if isinstance(signature, list) else None,
         warnings=(cut_off,) if is_cut_off else (),
     )
-
-
-def _goal(objective: Any) -> str:
-    """Return the metric of the recording's first objective."""
-    if isinstance(objective, list) and objective:
-        objective = objective[0]
-    return objective if isinstance(objective, str) and objective not in ("", "time") else "time_ms"
 
 
 def _record(path: Path, key: str, entry: Any, names: tuple[str, ...], goal: str) -> Record:

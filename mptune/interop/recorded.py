@@ -267,8 +267,6 @@ def _signature(
     Otherwise the signature is unknown, and a wrong one would make strategies exclude accurate configurations.
     """
     if given is not None:
-        if not isinstance(given, list | tuple):
-            raise MptuneError(f"the signature is {given!r}; expected a list of names")
         return tuple(p.name for p in parameters if p.name in given)
     names = tuple(p.name for p in parameters if isinstance(p, PrecisionParameter | PolicyParameter))
     ranges: dict[tuple[Value, ...], tuple[float, float]] = {}

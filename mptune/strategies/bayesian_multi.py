@@ -215,19 +215,16 @@ class BayesianMultiStrategy(ScoreModelStrategy):
 
     # -- ask -----------------------------------------------------------------------------------
 
-    def _draw_design(self) -> list[int]:
-        """Draw the initial sample; earlier observations count if they vary in every coordinate."""
-        told = self._features(list(self.observations))
-        covered = len(told) > 1 and bool((np.ptp(told, axis=0) > 0).all())
-        wanted = min(self.options.initial, self.space.size)
-        self._design_target = wanted if covered else wanted + len(told)
-        draw = self.space.latin_hypercube if self.options.sampling == "maximin" else self.space.sample
-        missing = max(self._design_target - len(told), 0)
-        return draw(missing, self.rng).tolist() if missing else []
-
     def _next(self) -> int | None:
         if self._design is None:
-            self._design = self._draw_design()
+            # Earlier observations count if they vary in every coordinate.
+            told = self._features(list(self.observations))
+            covered = len(told) > 1 and bool((np.ptp(told, axis=0) > 0).all())
+            wanted = min(self.options.initial, self.space.size)
+            self._design_target = wanted if covered else wanted + len(told)
+            draw = self.space.latin_hypercube if self.options.sampling == "maximin" else self.space.sample
+            missing = max(self._design_target - len(told), 0)
+            self._design = draw(missing, self.rng).tolist() if missing else []
         known = len(self.observations)
         if known and known + len(self._pending) >= self._design_target:
             return self._next_by_model()

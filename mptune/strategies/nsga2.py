@@ -97,22 +97,19 @@ class Nsga2Strategy(PopulationStrategy):
 
     def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
         super()._learn(indices, trials)
-        for index, trial in zip(indices, trials, strict=True):
-            self._costs[index] = self._costs_of(trial)
-            self._violations[index] = max(self.objective.log10_excess(trial), 0.0)
-            self._arrived.append(index)
-
-    def _costs_of(self, trial: Trial) -> tuple[float, ...]:
-        """Return the minimised values of a trial, infinite if unknown."""
         objective = self.objective
-        if objective.also:
-            costs = objective.levels(trial)
-        else:
-            value = objective.value(trial)
-            value = _log10(value) if is_error(objective.metric) else value
-            own = value if objective.minimise else -value
-            costs = (own,) if objective.metric == "error" else (own, _log10(trial.error))
-        return tuple(math.inf if math.isnan(cost) or not trial.is_valid else cost for cost in costs)
+        for index, trial in zip(indices, trials, strict=True):
+            if objective.also:
+                costs = objective.levels(trial)
+            else:
+                value = objective.value(trial)
+                value = _log10(value) if is_error(objective.metric) else value
+                own = value if objective.minimise else -value
+                costs = (own,) if objective.metric == "error" else (own, _log10(trial.error))
+            is_valid = trial.is_valid
+            self._costs[index] = tuple(cost if is_valid and not math.isnan(cost) else math.inf for cost in costs)
+            self._violations[index] = max(objective.log10_excess(trial), 0.0)
+            self._arrived.append(index)
 
     def _evolved(self) -> list[int]:
         rivals = dict.fromkeys([*self._arrived, *(index for index in self._population if index in self._costs)])
@@ -122,7 +119,16 @@ class Nsga2Strategy(PopulationStrategy):
         if len(self._parents) < 2:
             drawn: list[int] = self.space.sample(self.options.population, self.rng).tolist()
             return drawn
-        return self._children()
+        codes = self.space.codes(self._parents)
+        children: list[NDArray[np.int32]] = []
+        while len(children) < self.options.population:
+            # Two tournaments of two; parents are sorted, the fittest first.
+            a, b = (codes[int(self.rng.integers(len(codes), size=2).min())] for _ in range(2))
+            crosses = self.rng.random() < self.options.crossover_probability
+            children += children_of(self.options.crossover, a, b, self.rng) if crosses else (a, b)
+        mutated = self._mutated(np.stack(children[: self.options.population]))
+        found: list[int] = self.space.nearest_valid(mutated, self.rng).tolist()
+        return found
 
     def _select(self, newcomers: Sequence[int]) -> None:
         """Keep the fittest of parents and newcomers as parents, the fittest first."""
@@ -134,18 +140,6 @@ class Nsga2Strategy(PopulationStrategy):
             crowding[ranks == rank] = crowding_distances(costs[ranks == rank])
         order = np.lexsort((-crowding, ranks))[: self.options.population]
         self._parents = [rivals[at] for at in order]
-
-    def _children(self) -> list[int]:
-        codes = self.space.codes(self._parents)
-        children: list[NDArray[np.int32]] = []
-        while len(children) < self.options.population:
-            # Two tournaments of two; parents are sorted, the fittest first.
-            a, b = (codes[int(self.rng.integers(len(codes), size=2).min())] for _ in range(2))
-            crosses = self.rng.random() < self.options.crossover_probability
-            children += children_of(self.options.crossover, a, b, self.rng) if crosses else (a, b)
-        mutated = self._mutated(np.stack(children[: self.options.population]))
-        found: list[int] = self.space.nearest_valid(mutated, self.rng).tolist()
-        return found
 
     def _mutated(self, children: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return children with each gene changed to another value with equal probability."""

@@ -83,7 +83,11 @@ def log_expected_gain(mean: Array, deviation: Array, boxes: Boxes) -> Array:
         gains = np.ones((len(mean[block]), len(boxes.upper)))
         for j in range(mean.shape[1]):
             edges, at = np.unique(np.concatenate([boxes.lower[:, j], boxes.upper[:, j]]), return_inverse=True)
-            below = _expected_shortfall(mean[block, j, None], deviation[block, j, None], edges)
+            # E[max(b - Y, 0)] for each edge b, 0 where -inf.
+            finite, spread = np.isfinite(edges), deviation[block, j, None]
+            u = (edges[finite] - mean[block, j, None]) / spread
+            below = np.zeros((len(gains), len(edges)))
+            below[:, finite] = spread * (np.exp(_LOG_PEAK - 0.5 * u * u) + u * ndtr(u))
             gains *= below[:, at[len(boxes.lower) :]] - below[:, at[: len(boxes.lower)]]
         total = gains.sum(axis=1)
         with np.errstate(divide="ignore"):
@@ -94,12 +98,3 @@ def log_expected_gain(mean: Array, deviation: Array, boxes: Boxes) -> Array:
             beyond = (mean[block][lost][:, None, :] - boxes.upper) / deviation[block][lost][:, None, :]
             values[start + lost] = _UNDERFLOW - 0.5 * np.square(np.maximum(beyond, 0.0)).sum(axis=2).min(axis=1)
     return values
-
-
-def _expected_shortfall(mean: Array, deviation: Array, edges: Array) -> Array:
-    """Return ``E[max(b - Y, 0)]`` for each edge b; mean and deviation ``(n, 1)``, edges ``(k,)``, 0 where ``-inf``."""
-    finite = np.isfinite(edges)
-    u = (edges[finite] - mean) / deviation
-    shortfall = np.zeros((len(mean), len(edges)))
-    shortfall[:, finite] = deviation * (np.exp(_LOG_PEAK - 0.5 * u * u) + u * ndtr(u))
-    return shortfall
