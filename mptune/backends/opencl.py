@@ -220,8 +220,6 @@ def _run(command: Sequence[str], text: str, function: str) -> str:
 
 
 class _DriverCompiler:
-    """The compiler of the driver, in this process."""
-
     def __init__(self) -> None:
         # PyOpenCL's own cache would also keep failed sources.
         os.environ["PYOPENCL_NO_CACHE"] = "1"

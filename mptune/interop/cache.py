@@ -58,7 +58,7 @@ def _read(path: Path, document: Any) -> Run | None:
     if not isinstance(document, dict) or not {"cache", "tune_params_keys"} & document.keys():
         return None
     kinds = {
-        "cache": Mapping[str, Any],
+        "cache": Mapping[str, Mapping[str, Any]],
         "tune_params": Mapping[str, tuple[Any, ...]],
         "tune_params_keys": tuple[str, ...],
     }
@@ -87,9 +87,7 @@ def _read(path: Path, document: Any) -> Run | None:
     )
 
 
-def _record(path: Path, key: str, entry: Any, names: tuple[str, ...], goal: str) -> Record:
-    if not isinstance(entry, dict):
-        raise SpaceFileError(f"{path}: entry {key!r} is not an object")
+def _record(path: Path, key: str, entry: Mapping[str, Any], names: tuple[str, ...], goal: str) -> Record:
     if missing := [name for name in names if name not in entry]:
         raise SpaceFileError(f"{path}: entry {key!r} has no value for parameter {missing[0]!r}")
     values = tuple(entry[name] for name in names)

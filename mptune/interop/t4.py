@@ -74,7 +74,6 @@ _TYPES: Final[Mapping[str, Callable[..., Any]]] = {"int": int, "uint": int, "flo
 
 
 def _read(path: Path, document: Any) -> Run | None:
-    """Return a T4 document as a run, with all times in milliseconds."""
     if not isinstance(document, dict) or "results" not in document:
         return None
     kinds = {"results": tuple[Mapping[str, Any], ...], "metadata": Mapping[str, Any]}

@@ -262,14 +262,6 @@ def build_factors(parameters: Sequence[Parameter], constraints: Sequence[Constra
     return sorted(factors, key=lambda factor: min(factor.positions))
 
 
-def count(parameters: Sequence[Parameter], constraints: Sequence[Constraint]) -> int:
-    """Return the number of valid configurations."""
-    try:
-        return math.prod(factor.size for factor in build_factors(parameters, constraints))
-    except EmptySpaceError:
-        return 0
-
-
 def _settle(
     domains: Mapping[str, _Domain], constraints: Sequence[Constraint]
 ) -> tuple[dict[str, _Domain], list[Constraint]]:

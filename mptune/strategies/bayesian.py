@@ -385,7 +385,6 @@ class BayesianStrategy(CandidateStrategy):
         return int(position), float(values[position])
 
     def _values(self, indices: Indices) -> Array:
-        """Return the log value of configurations, shape ``(n,)``."""
         codes = self.space.codes(indices)
         rows = self._coordinates.at(codes)
         beliefs = [axis.at(rows, codes) for axis in self._axes]

@@ -274,7 +274,17 @@ class BayesianBacoStrategy(ScoreModelStrategy):
             leaders, least = self._leaders(pool, 0.0), 0.0
         if not leaders or pool.complete or not self.options.local_search:
             return next(iter(leaders), None)
-        return self._ascended(leaders, least)
+
+        def value(indices: Indices) -> Array:
+            rows = self._features(indices)
+            values = self._log_improvement(*self._model.predict(rows))
+            if self._forest is not None:
+                values = values + self._log_feasible(self._forest.predict(rows)[0], least)
+            return np.where(np.isin(indices, list(self._seen)), -np.inf, values)
+
+        starts = list(dict.fromkeys([*leaders, *self._ranked()[: self.options.elite]]))
+        values = value(np.array(starts, dtype=np.int64)).tolist()
+        return ascend(dict(zip(starts, values, strict=True)), self._around, value)
 
     def _drawn(self, n: int) -> Indices:
         if self.options.sampling == "biased":
@@ -372,21 +382,6 @@ class BayesianBacoStrategy(ScoreModelStrategy):
         order = np.argsort(-values, kind="stable")[: self.options.starts]
         found: list[int] = pool.indices[order[values[order] > -np.inf]].tolist()
         return found
-
-    def _ascended(self, leaders: list[int], least: float) -> int:
-        """Return the result of local search from the best candidates and from the best trials."""
-        best = self._ranked()[: self.options.elite]
-
-        def value(indices: Indices) -> Array:
-            rows = self._features(indices)
-            values = self._log_improvement(*self._model.predict(rows))
-            if self._forest is not None:
-                values = values + self._log_feasible(self._forest.predict(rows)[0], least)
-            return np.where(np.isin(indices, list(self._seen)), -np.inf, values)
-
-        starts = list(dict.fromkeys([*leaders, *best]))
-        values = value(np.array(starts, dtype=np.int64)).tolist()
-        return ascend(dict(zip(starts, values, strict=True)), self._around, value)
 
     def _around(self, index: int) -> Indices:
         neighbours = self.space.neighbours(index, self.options.neighbourhood)

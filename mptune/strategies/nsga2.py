@@ -115,7 +115,15 @@ class Nsga2Strategy(PopulationStrategy):
         rivals = dict.fromkeys([*self._arrived, *(index for index in self._population if index in self._costs)])
         self._arrived = []
         if rivals:
-            self._select(list(rivals))
+            # The fittest of parents and newcomers become parents, the fittest first.
+            rivals = dict.fromkeys([*self._parents, *rivals])
+            costs, violations = (np.array([of[index] for index in rivals]) for of in (self._costs, self._violations))
+            ranks = non_dominated_ranks(costs, violations)
+            crowding = np.empty(len(rivals))
+            for rank in range(ranks.max() + 1):
+                crowding[ranks == rank] = crowding_distances(costs[ranks == rank])
+            order = np.lexsort((-crowding, ranks))[: self.options.population]
+            self._parents = [list(rivals)[at] for at in order]
         if len(self._parents) < 2:
             drawn: list[int] = self.space.sample(self.options.population, self.rng).tolist()
             return drawn
@@ -130,19 +138,7 @@ class Nsga2Strategy(PopulationStrategy):
         found: list[int] = self.space.nearest_valid(mutated, self.rng).tolist()
         return found
 
-    def _select(self, newcomers: Sequence[int]) -> None:
-        """Keep the fittest of parents and newcomers as parents, the fittest first."""
-        rivals = list(dict.fromkeys([*self._parents, *newcomers]))
-        costs, violations = (np.array([of[index] for index in rivals]) for of in (self._costs, self._violations))
-        ranks = non_dominated_ranks(costs, violations)
-        crowding = np.empty(len(rivals))
-        for rank in range(ranks.max() + 1):
-            crowding[ranks == rank] = crowding_distances(costs[ranks == rank])
-        order = np.lexsort((-crowding, ranks))[: self.options.population]
-        self._parents = [rivals[at] for at in order]
-
     def _mutated(self, children: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return children with each gene changed to another value with equal probability."""
         sizes = np.array([len(parameter.values) for parameter in self.space.parameters])
         free = sizes > 1
         mutates = free & (self.rng.random(children.shape) * max(int(free.sum()), 1) < self.options.mutations)

@@ -153,20 +153,14 @@ class SwarmStrategy(PopulationStrategy):
         found = self.space.indices_of(codes)
         invalid = np.flatnonzero(found < 0)
         further = self.space.codes(self.space.nearest_valid(codes[invalid], self.rng))
-        for row, other in zip(invalid, further, strict=True):
-            found[row] = self._repaired(points[row], codes[row], other)
-        return found
-
-    def _repaired(self, point: Array, codes: Codes, other: Codes) -> int:
-        """Return the valid configuration nearest to a point: ``other``, or one with a single changed parameter.
-
-        All values of an unordered parameter are equally far. Ties are broken at random.
-        """
         columns, by = self._changes
-        variants = np.vstack([np.tile(codes, (len(columns), 1)), other])
-        variants[np.arange(len(columns)), columns] += by
-        found = self.space.indices_of(variants)
-        offsets = np.where(self._ordered, variants / self._scale - point, variants != codes)
-        distances = np.where(found >= 0, np.square(offsets).sum(axis=1), math.inf)
-        tied = np.flatnonzero(distances <= distances.min() + _SAME_DISTANCE)
-        return int(found[self.rng.choice(tied)])
+        # Repair: the nearest of the further one and those with a single changed parameter. All values of an unordered
+        # parameter are equally far. Ties are broken at random.
+        for row, other in zip(invalid, further, strict=True):
+            variants = np.vstack([np.tile(codes[row], (len(columns), 1)), other])
+            variants[np.arange(len(columns)), columns] += by
+            repaired = self.space.indices_of(variants)
+            offsets = np.where(self._ordered, variants / self._scale - points[row], variants != codes[row])
+            distances = np.where(repaired >= 0, np.square(offsets).sum(axis=1), math.inf)
+            found[row] = repaired[self.rng.choice(np.flatnonzero(distances <= distances.min() + _SAME_DISTANCE))]
+        return found

@@ -181,8 +181,6 @@ class ErrorModel:
 
 @dataclass(slots=True)
 class _Record:
-    """One measured signature."""
-
     codes: Codes
     #: Of each configuration, the excess of its error over the threshold in decades; infinite if it is not finite.
     excesses: list[float] = field(default_factory=list)
