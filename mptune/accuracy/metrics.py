@@ -177,21 +177,18 @@ class ErrorMetric:
         try:
             return self.compute(pairs, inputs) if self.sees_inputs else self.compute(pairs)
         except NegativeDataError:
-            self._refuse_negative(pairs)
-            return math.nan
+            xp = pairs.namespace
+            negative = find(pairs, lambda _, reference: reference < 0)
+            if negative.count:
+                refused = f"the reference has {negative}"
+            elif find(pairs, lambda output, _: xp.isnan(output)).count:
+                return math.nan
+            else:
+                refused = f"the output has {find(pairs, lambda output, _: output < 0)}"
+            raise MetricError(f"{self.name} is not defined for negative data: {refused}") from None
 
     def __str__(self) -> str:
         return self.name
-
-    def _refuse_negative(self, pairs: Pairs) -> None:
-        """Raise MetricError for negative data, unless the output has a NaN, whose error is NaN."""
-        xp = pairs.namespace
-        negative = find(pairs, lambda _, reference: reference < 0)
-        if negative.count:
-            raise MetricError(f"{self.name} is not defined for negative data: the reference has {negative}")
-        if find(pairs, lambda output, _: xp.isnan(output)).count == 0:
-            negative = find(pairs, lambda output, _: output < 0)
-            raise MetricError(f"{self.name} is not defined for negative data: the output has {negative}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,21 +453,17 @@ def _custom(function: Callable[..., float], name: str = "") -> ErrorMetric:
     accepted, third = [2], ""
     with contextlib.suppress(TypeError, ValueError):  # a compiled function without a signature
         signature = inspect.signature(function)
-        accepted, third = [n for n in (2, 3) if _accepts(signature, n)], "".join([*signature.parameters][2:3])
+        accepted, third = [], "".join([*signature.parameters][2:3])
+        for count in (2, 3):
+            with contextlib.suppress(TypeError):
+                signature.bind(*range(count))
+                accepted.append(count)
     if not accepted:
         raise MetricError(
             f"error metric {name!r} does not accept the arguments (output, reference) or (output, reference, inputs)"
         )
     sees_inputs = accepted == [3] or (3 in accepted and third == "inputs")
     return ErrorMetric(name, "user-defined", _Custom(name, function), "", version, sees_inputs)
-
-
-def _accepts(signature: inspect.Signature, count: int) -> bool:
-    try:
-        signature.bind(*range(count))
-    except TypeError:
-        return False
-    return True
 
 
 def rehearse(namespace: Any, metric: ErrorMetric) -> None:

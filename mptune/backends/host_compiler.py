@@ -120,8 +120,6 @@ class Program:
 
 
 class _Prelude(NamedTuple):
-    """Files of a compiled prelude."""
-
     header: Path  #: included in place of the prelude's text
     compiled: Path  #: the header as g++ has it after reading it (.gch)
     runtime: Path  #: the object to link with: the code around launches, which is the same for all sources
@@ -289,7 +287,6 @@ class _Job:
             raise self._late() from None
 
     def assembly(self, text: str, header: Sequence[str] = ()) -> tuple[bytes, str]:
-        """Return the assembly of a text and the compiler's output."""
         flags = (flag for flag in self.flags[: self.flags.index(_SOURCE[0])] if flag != "-shared")
         log = self.execute(text, [*header, "-S", *flags, *_SOURCE], ASSEMBLY)
         return (self.folder / ASSEMBLY).read_bytes(), log

@@ -220,8 +220,6 @@ def _run(command: Sequence[str], text: str, function: str) -> str:
 
 
 class _DriverCompiler:
-    """The compiler of the driver, in this process."""
-
     def __init__(self) -> None:
         # PyOpenCL's own cache would also keep failed sources.
         os.environ["PYOPENCL_NO_CACHE"] = "1"
@@ -329,13 +327,6 @@ def _identity(device: Any) -> tuple[str, ...]:
 
 def _is_processor(device: Any) -> bool:
     return bool(device.type & _pyopencl().device_type.CPU)
-
-
-def _sensors(device: Any) -> str:
-    if _is_processor(device):
-        return "processor"
-    known = {"nvml": "NVIDIA", "amd-smi": "ADVANCED MICRO DEVICES|AMD|RADEON"}
-    return next((name for name, mark in known.items() if re.search(mark, f"{device.vendor} {device.name}".upper())), "")
 
 
 def _pci_bus_id(device: Any) -> str:
@@ -543,11 +534,13 @@ class OpenclDevice(Device):
         _offline(device)
         if _is_processor(device):
             caches = {"workers": int(device.max_compute_units), **cache_limits()}
-            architecture = processor().architecture
+            architecture, sensors = processor().architecture, "processor"
         else:
             units, cache_bytes = int(device.max_compute_units), int(device.global_mem_cache_size)
             caches = {"multiprocessors": units, "cache_bytes": cache_bytes}
-            architecture = str(device.name).strip()
+            architecture, maker = str(device.name).strip(), f"{device.vendor} {device.name}".upper()
+            known = {"nvml": "NVIDIA", "amd-smi": "ADVANCED MICRO DEVICES|AMD|RADEON"}
+            sensors = next((name for name, mark in known.items() if re.search(mark, maker)), "")
         return DeviceInfo(
             backend=OpenclBackend.name,
             name=f"{str(device.name).strip()} ({str(device.platform.name).strip()})",
@@ -566,7 +559,7 @@ class OpenclDevice(Device):
                 "pyopencl": str(_pyopencl().VERSION_TEXT),
             },
             pci_bus_id=_pci_bus_id(device),
-            sensors=_sensors(device),
+            sensors=sensors,
         )
 
     def load(self, binary: Binary) -> OpenclFunction:

@@ -227,7 +227,6 @@ class PythonChild(Child):
         self.kill()
 
     def kill(self) -> None:
-        """End the process and everything it started."""
         self._connection.close()
         super().kill()
         if self._output is not None:

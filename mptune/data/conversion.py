@@ -93,19 +93,15 @@ def round_to(values: NDArray[np.float64], precision: Precision) -> NDArray[Any]:
             return values.astype(precision.dtype, copy=False)
         # Shortened first, so that the conversion is exact: ml_dtypes rounds twice (1 + 2^-8 + 2^-40 would become 1 in
         # bf16), and NumPy is ten times slower for fp16 underflow.
-        return _shortened(values.reshape(-1), precision).reshape(values.shape).astype(precision.dtype)
-
-
-def _shortened(values: NDArray[np.float64], precision: Precision) -> NDArray[np.float64]:
-    """Return fp64 values (n,) rounded to the significand of a precision; the exponent may still overflow."""
-    dropped = 53 - precision.significand_bits
-    bits = values.view(np.uint64)
-    last = (bits >> np.uint64(dropped)) & np.uint64(1)
-    rounded = (bits + (last + np.uint64(2 ** (dropped - 1) - 1))) & np.uint64(2**64 - 2**dropped)
-    result = rounded.view(np.float64)
-    # Below the normal range the spacing is constant: adding a number whose last digit has that weight rounds to it.
-    small = np.abs(values) < precision.smallest_normal
-    if small.any():
-        anchor = 1.5 * 2.0**52 * precision.smallest_normal * 2.0 ** (1 - precision.significand_bits)
-        result[small] = np.copysign((np.abs(values[small]) + anchor) - anchor, values[small])
-    return result
+        dropped = 53 - precision.significand_bits
+        flat = values.reshape(-1)
+        bits = flat.view(np.uint64)
+        last = (bits >> np.uint64(dropped)) & np.uint64(1)
+        rounded = (bits + (last + np.uint64(2 ** (dropped - 1) - 1))) & np.uint64(2**64 - 2**dropped)
+        result = rounded.view(np.float64)
+        # Below the normal range the spacing is constant: adding a number whose last digit has that weight rounds to it.
+        small = np.flatnonzero(np.abs(flat) < precision.smallest_normal)
+        if small.size:
+            anchor = 1.5 * 2.0**52 * precision.smallest_normal * 2.0 ** (1 - precision.significand_bits)
+            result[small] = np.copysign((np.abs(flat[small]) + anchor) - anchor, flat[small])
+        return result.reshape(values.shape).astype(precision.dtype)

@@ -191,20 +191,16 @@ class DataManager:
 
     def require(self, available_bytes: int) -> None:
         """Raise OutOfMemoryError unless inputs, references and the widest typed copies fit; nothing is allocated."""
-        needed = 0
+        needed, values = 0, {parameter.name: parameter.values for parameter in self.kernel.parameters}
         for argument, count in self._elements().items():
             held = 8 if argument.dtype is None else np.dtype(argument.dtype).itemsize
-            needed += count * (held * (argument.is_input + argument.is_output) + self._copy_bytes(argument))
+            copied = np.dtype(argument.dtype).itemsize if argument.dtype and argument.is_output else 0
+            if argument.precision is not None:  # inputs in fp64 or an integer type are not copied
+                possible = [precision(str(name)) for name in values.get(argument.precision, (argument.precision,))]
+                copied = max((p.size_bytes for p in possible if argument.is_output or p is not _FP64), default=0)
+            needed += count * (held * (argument.is_input + argument.is_output) + copied)
         if needed > available_bytes:
             raise OutOfMemoryError(
                 f"{self.sizes}: {self.kernel.called} needs {in_words(needed)} of host memory and "
                 f"{in_words(available_bytes)} are available; choose smaller sizes"
             )
-
-    def _copy_bytes(self, argument: Argument) -> int:
-        """Return the bytes per element of the widest copy; inputs in fp64 or an integer type are not copied."""
-        if argument.precision is None:
-            return np.dtype(argument.dtype).itemsize if argument.is_output else 0
-        by_name = {parameter.name: parameter.values for parameter in self.kernel.parameters}
-        possible = [precision(str(name)) for name in by_name.get(argument.precision, (argument.precision,))]
-        return max((p.size_bytes for p in possible if argument.is_output or p is not _FP64), default=0)

@@ -58,7 +58,7 @@ def _read(path: Path, document: Any) -> Run | None:
     if not isinstance(document, dict) or not {"cache", "tune_params_keys"} & document.keys():
         return None
     kinds = {
-        "cache": Mapping[str, Any],
+        "cache": Mapping[str, Mapping[str, Any]],
         "tune_params": Mapping[str, tuple[Any, ...]],
         "tune_params_keys": tuple[str, ...],
     }
@@ -67,7 +67,10 @@ def _read(path: Path, document: Any) -> Run | None:
     names = fields.get("tune_params_keys", tuple(declared))
     if not names:
         raise SpaceFileError(f"{path}: no names of parameters in 'tune_params_keys'")
-    goal, signature = _goal(document.get("objective")), document.get(_SIGNATURE_KEY)
+    objective, signature = document.get("objective"), document.get(_SIGNATURE_KEY)
+    if isinstance(objective, list) and objective:
+        objective = objective[0]
+    goal = objective if isinstance(objective, str) and objective not in ("", "time") else "time_ms"
     cut_off = f"the end of {path} is missing: its {len(entries):,} complete entries are used"
     return assemble(
         space_name(path),
@@ -84,16 +87,7 @@ def _read(path: Path, document: Any) -> Run | None:
     )
 
 
-def _goal(objective: Any) -> str:
-    """Return the metric of the recording's first objective."""
-    if isinstance(objective, list) and objective:
-        objective = objective[0]
-    return objective if isinstance(objective, str) and objective not in ("", "time") else "time_ms"
-
-
-def _record(path: Path, key: str, entry: Any, names: tuple[str, ...], goal: str) -> Record:
-    if not isinstance(entry, dict):
-        raise SpaceFileError(f"{path}: entry {key!r} is not an object")
+def _record(path: Path, key: str, entry: Mapping[str, Any], names: tuple[str, ...], goal: str) -> Record:
     if missing := [name for name in names if name not in entry]:
         raise SpaceFileError(f"{path}: entry {key!r} has no value for parameter {missing[0]!r}")
     values = tuple(entry[name] for name in names)

@@ -194,13 +194,17 @@ def assemble(
         parameters: the parameters, if known, instead of ``declared``.
         objective: metric of the recording's objective; the time if its name is no identifier.
         minimise: whether the objective is minimised.
-        problem_size: sizes by name, a list of sizes, or a size.
+        problem_size: sizes by name, a list of sizes (x, y, z, w), or a size; ignored unless all are whole numbers.
         signature: names of the parameters that can change the numbers; None if unknown.
         warnings: remarks about the recording.
         about: further fields of :class:`~mptune.store.RunInfo`.
     """
     if len(names) > MAX_PARAMETERS:
         raise SpaceFileError(f"{name}: {len(names)} parameters; at most {MAX_PARAMETERS} are supported")
+    if not isinstance(problem_size, Mapping):
+        extents = problem_size if isinstance(problem_size, list) else [problem_size]
+        problem_size = dict(zip("xyzw", extents, strict=False))
+    sizes = {str(size): extent for size, extent in problem_size.items()}
     kept = list(records)
     if not kept:
         raise SpaceFileError(f"{name}: the file records no configuration")
@@ -218,7 +222,7 @@ def assemble(
         ]
         info = RunInfo(
             objective=Objective(objective, minimise=minimise) if objective.isidentifier() else Objective("time_ms"),
-            sizes=_sizes(problem_size),
+            sizes=sizes if all(map(is_whole, sizes.values())) else {},
             baseline_values=baseline_values(parameters),
             parameters=tuple(ParameterInfo(p.name, p.kind, p.values) for p in parameters),
             configurations=len({trial.configuration for trial in trials}),
@@ -249,16 +253,6 @@ def _trial(name: str, configuration: Configuration, record: Record) -> Trial:
     return trial.with_measurement(metrics={**metrics, "log10_error": math.log10(trial.error)})
 
 
-def _sizes(problem_size: Any) -> dict[str, int]:
-    """Return sizes by name, x, y, z and w for a list; empty unless all are whole numbers."""
-    if isinstance(problem_size, Mapping):
-        named = {str(name): size for name, size in problem_size.items()}
-    else:
-        sizes = problem_size if isinstance(problem_size, list) else [problem_size]
-        named = dict(zip("xyzw", sizes, strict=False))
-    return named if all(map(is_whole, named.values())) else {}
-
-
 def _signature(
     parameters: Sequence[Parameter], given: Sequence[str] | None, trials: Iterable[Trial]
 ) -> tuple[str, ...]:
@@ -267,8 +261,6 @@ def _signature(
     Otherwise the signature is unknown, and a wrong one would make strategies exclude accurate configurations.
     """
     if given is not None:
-        if not isinstance(given, list | tuple):
-            raise MptuneError(f"the signature is {given!r}; expected a list of names")
         return tuple(p.name for p in parameters if p.name in given)
     names = tuple(p.name for p in parameters if isinstance(p, PrecisionParameter | PolicyParameter))
     ranges: dict[tuple[Value, ...], tuple[float, float]] = {}

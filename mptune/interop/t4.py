@@ -74,7 +74,6 @@ _TYPES: Final[Mapping[str, Callable[..., Any]]] = {"int": int, "uint": int, "flo
 
 
 def _read(path: Path, document: Any) -> Run | None:
-    """Return a T4 document as a run, with all times in milliseconds."""
     if not isinstance(document, dict) or "results" not in document:
         return None
     kinds = {"results": tuple[Mapping[str, Any], ...], "metadata": Mapping[str, Any]}
@@ -155,7 +154,6 @@ def _milliseconds(where: str, unit: Any) -> float:
 
 
 def _write(run: Run) -> str:
-    """Return the text of a T4 results file, with every time in milliseconds."""
     maximise = {} if run.info.objective.minimise else {_MAXIMISE: True}
     document = {
         "metadata": {"timeunit": "milliseconds", **maximise},
@@ -242,10 +240,9 @@ def _parameter(path: Path, number: int, entry: Mapping[str, Any]) -> Parameter:
         ) from error
 
 
-def _refuse(path: Path, document: Any) -> Run | None:
-    if not _is_t1(document):
-        return None
-    raise SpaceFileError(f"{path}: a T1 file describes a search space without measurements; nothing can be replayed")
+def _refuse(path: Path, document: Any) -> None:
+    if _is_t1(document):
+        raise SpaceFileError(f"{path}: a T1 file describes a search space without measurements to replay")
 
 
 T1: Final = Format("t1", "a T1 input", read=_refuse)

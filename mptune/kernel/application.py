@@ -107,11 +107,23 @@ class Application(Tunable):
         types = _types_of(name, buffers, shared, kernels)
         own = [parameter.renamed(f"{kernel.name}.{parameter.name}") for kernel in kernels for parameter in free(kernel)]
         always = [p.name for p in (*shared, *own) if p.name in {s.name for s in shared}]
+        by_buffer = {buffer.name: buffer for buffer in buffers}
+        for output in outputs:
+            if output not in by_buffer:
+                raise UnknownNameError(f"output of application {name}:", output, by_buffer)
+            if by_buffer[output].role is Role.SCALAR:
+                raise KernelError(f"application {name}: output {output!r} is a scalar")
+        arguments = []
+        for buffer in buffers:  # outputs are written and compared, no other buffer is compared
+            is_output = buffer.name in outputs
+            role = Role.OUT if is_output and buffer.role is Role.IN else buffer.role
+            is_compared = is_output or role in (Role.IN, Role.SCALAR)
+            arguments.append(dataclasses.replace(buffer, role=role, is_compared=is_compared))
         inherited = [f"{kernel.name}.{n}" for kernel in kernels for n in kernel.signature if n not in typed(kernel)]
         self._freeze(
             name=name,
             parameters=(*types, *(p for p in shared if p.name not in {t.name for t in types}), *own),
-            arguments=_with_outputs(name, buffers, outputs),
+            arguments=arguments,
             sizes=sizes,
             inputs=inputs,
             reference=reference,
@@ -212,19 +224,3 @@ def _types_of(
         elif buffer.precision is not None:
             check_precision(buffer.precision, offered, f"buffer {buffer.name!r} of application {name}")
     return list(found.values())
-
-
-def _with_outputs(name: str, buffers: Sequence[Argument], outputs: Sequence[str]) -> list[Argument]:
-    """Return the buffers with the outputs declared as written and compared, and no other buffer compared."""
-    by_name = {buffer.name: buffer for buffer in buffers}
-    for output in outputs:
-        if output not in by_name:
-            raise UnknownNameError(f"output of application {name}:", output, by_name)
-        if by_name[output].role is Role.SCALAR:
-            raise KernelError(f"application {name}: output {output!r} is a scalar")
-    found = []
-    for buffer in buffers:
-        is_output = buffer.name in outputs
-        role = Role.OUT if is_output and buffer.role is Role.IN else buffer.role
-        found.append(dataclasses.replace(buffer, role=role, is_compared=is_output or role in (Role.IN, Role.SCALAR)))
-    return found

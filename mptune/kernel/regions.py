@@ -56,7 +56,13 @@ class RegionalMetric:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "over", _over_text(self.over))
-        object.__setattr__(self, "reduce", _checked_reduce(self.reduce))
+        try:
+            quantile = 1.0 if str(self.reduce).strip().lower() == "max" else float(self.reduce)
+        except (TypeError, ValueError):
+            quantile = math.nan
+        if isinstance(self.reduce, bool) or not 0.0 < quantile <= 1.0:
+            raise MetricError(f"reduction {self.reduce!r} of regions: expected max, or a quantile between 0 and 1")
+        object.__setattr__(self, "reduce", "max" if quantile == 1.0 else quantile)
 
     @property
     def words(self) -> str:
@@ -142,16 +148,6 @@ def _over_text(over: Over) -> str:
     if re.fullmatch(r"[1-9]\d{0,17}(x[1-9]\d{0,17})*" if known == "block" else "", block) is None:
         raise MetricError(f"regions {kind} {block}: expected rows, columns, or blocks of a shape, such as 'block 8x8'")
     return f"{known} {block}".strip()
-
-
-def _checked_reduce(reduce: Reduce) -> Reduce:
-    try:
-        quantile = 1.0 if str(reduce).strip().lower() == "max" else float(reduce)
-    except (TypeError, ValueError):
-        quantile = math.nan
-    if isinstance(reduce, bool) or not 0.0 < quantile <= 1.0:
-        raise MetricError(f"reduction {reduce!r} of regions: expected max, or a quantile between 0 and 1")
-    return "max" if quantile == 1.0 else quantile
 
 
 def boxes(

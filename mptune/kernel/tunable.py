@@ -105,7 +105,14 @@ class Tunable(ABC):
         if self.reference is not None and not callable(self.reference):
             raise KernelError(f"{self.called}: its reference is a function, not {reprlib.repr(self.reference)}")
         if self.sizes or self.what == "application":
-            self._check_sizes()
+            if "default" not in self.sizes:
+                raise KernelError(f"{self.called}: sizes need a preset named 'default'")
+            wanted = sorted(self.sizes["default"])
+            for preset, values in self.sizes.items():
+                if sorted(values) != wanted:
+                    raise KernelError(f"{self.called}: size preset {preset!r} does not name {', '.join(wanted)}")
+            if clash := {*wanted} & {*self._by_name}:
+                raise KernelError(f"{self.called}: {', '.join(sorted(clash))} is both a size and a parameter")
         if isinstance(self.metric, Mapping):
             outputs = [output.name for output in self.outputs]
             for name in self.metric:
@@ -273,16 +280,6 @@ class Tunable(ABC):
                 )
             own[name] = known[known.index(value)]
         return Configuration(own)
-
-    def _check_sizes(self) -> None:
-        if "default" not in self.sizes:
-            raise KernelError(f"{self.called}: sizes need a preset named 'default'")
-        wanted = set(self.sizes["default"])
-        for preset, values in self.sizes.items():
-            if set(values) != wanted:
-                raise KernelError(f"{self.called}: size preset {preset!r} does not name {', '.join(sorted(wanted))}")
-        if clash := wanted & set(self._by_name):
-            raise KernelError(f"{self.called}: {', '.join(sorted(clash))} is both a size and a parameter")
 
     def _check_call(self, function: Any, call: str) -> None:
         """Raise KernelError unless a function takes two arguments, like ``steps(run, size)``."""

@@ -138,7 +138,16 @@ def tunable_of_run(
         raise KernelError(f"the run is of the {what} {info.kernel!r}: mptune.{use} it")
     kernel: Tunable
     if given is None:
-        kernel = _bundled_of(info, said or f"the run is of {what}")
+        said = said or f"the run is of {what}"
+        recorded = Path(info.kernel_path) if info.kernel_path else None
+        file = f" ({said.partition(' is of ')[0]} names {recorded})" if recorded else ""
+        give = f"give its definition with --kernel FILE.py, in Python as kernel={file}"
+        if info.kernel not in (*bundled_kernels(), *bundled_applications()):
+            raise KernelError(f"{said} {info.kernel!r}, which is not a bundled one: {give}")
+        kernel = load_tunable(info.kernel)
+        is_bundled = recorded is None or (recorded.parent.name, recorded.stem) == (f"{kernel.what}s", info.kernel)
+        if not is_bundled and info.definition_hash != definition_hash(kernel):
+            raise KernelError(f"{said} {info.kernel!r}, which is not the bundled one: {give}")
     elif isinstance(given, Tunable):
         kernel = given
     else:
@@ -186,20 +195,6 @@ def edited(info: RunInfo, kernel: Tunable) -> list[str]:
         "template": (info.template_hash, template_hash(kernel)),
     }
     return [name for name, (recorded, ours) in pairs.items() if recorded and recorded != ours]
-
-
-def _bundled_of(info: RunInfo, said: str) -> Tunable:
-    """Return the bundled kernel or application of a run's name; raise KernelError if the run's was another one."""
-    recorded = Path(info.kernel_path) if info.kernel_path else None
-    file = f" ({said.partition(' is of ')[0]} names {recorded})" if recorded else ""
-    give = f"give its definition with --kernel FILE.py, in Python as kernel={file}"
-    if info.kernel not in (*bundled_kernels(), *bundled_applications()):
-        raise KernelError(f"{said} {info.kernel!r}, which is not a bundled one: {give}")
-    kernel = load_tunable(info.kernel)
-    is_bundled = recorded is None or (recorded.parent.name, recorded.stem) == (f"{kernel.what}s", info.kernel)
-    if not is_bundled and info.definition_hash != definition_hash(kernel):
-        raise KernelError(f"{said} {info.kernel!r}, which is not the bundled one: {give}")
-    return kernel
 
 
 def _definition_in(folder: Path, name: str) -> Path:

@@ -90,7 +90,14 @@ def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int
     entry = f"\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY({kernel.function}, {block})\n#endif\n"
     declared = declared_types(kernel, configuration, Sizes(sizes))
     ending = f"{declared}{entry}{build_lines(kernel, configuration)}"
-    traced = _traced_lines(kernel) if is_traced else ""
+    traced = ""
+    if is_traced:
+        types = [p for p in kernel.parameters if isinstance(p, PrecisionParameter)]
+        policies = sum(isinstance(p, PolicyParameter) for p in kernel.parameters)
+        fp8 = sum(1 << k for k, p in enumerate(types) if any(precision(str(v)).storage_only for v in p.values))
+        both = f"static_cast<unsigned __int128>({fp8 >> 64}ull) << 64 | {fp8 & (2**64 - 1)}ull"
+        counts = {"": len(types), "_POLICIES": policies, "_FP8": f"({both})"}
+        traced = "".join(f"#define MPTUNE_TRACED{what} {count}\n" for what, count in counts.items())
     return f'{traced}{prelude()}\n#line 1 "{name.removesuffix(".j2")}"\n{body}\n{ending}'
 
 
@@ -142,16 +149,6 @@ def _context(
         context[name] = _PolicyName(context[name])
         context[name].cpp = f"mp::policy_of_parameter<{k}>"
     return context
-
-
-def _traced_lines(kernel: Kernel) -> str:
-    """Define the numbers of precisions and policies of a traced source, and the precisions that may be fp8."""
-    types = [p for p in kernel.parameters if isinstance(p, PrecisionParameter)]
-    policies = sum(isinstance(p, PolicyParameter) for p in kernel.parameters)
-    fp8 = sum(1 << k for k, p in enumerate(types) if any(precision(str(v)).storage_only for v in p.values))
-    both = f"static_cast<unsigned __int128>({fp8 >> 64}ull) << 64 | {fp8 & (2**64 - 1)}ull"
-    counts = {"": len(types), "_POLICIES": policies, "_FP8": f"({both})"}
-    return "".join(f"#define MPTUNE_TRACED{what} {count}\n" for what, count in counts.items())
 
 
 _HELPERS: Final[dict[str, Callable[..., Any]]] = {

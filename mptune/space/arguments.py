@@ -30,8 +30,9 @@ class Between:
     most: float = math.inf
 
     def __str__(self) -> str:
-        least = "more than 0" if self == POSITIVE else f"at least {self.least:g}"
-        return least if self.most == math.inf else f"{self.least:g} to {self.most:g}"
+        if self.least != POSITIVE.least:
+            return f"at least {self.least:g}" if self.most == math.inf else f"{self.least:g} to {self.most:g}"
+        return "more than 0" if self.most == math.inf else f"more than 0, at most {self.most:g}"
 
 
 POSITIVE: Final = Between(5e-324)

@@ -28,7 +28,7 @@ Given = TypeVar("Given")
 MAX_PARAMETERS: Final = 1000
 _MAX_VALUES: Final = 1_000_000
 _MAX_PERMUTED: Final = 8
-_TRUTHS: Final = {
+TRUTHS: Final = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
     **dict.fromkeys(("false", "no", "off", "0"), False),
 }
@@ -274,7 +274,7 @@ class BooleanParameter(Parameter):
         Parameter.__init__(self, name, (False, True))
 
     def _read(self, raw: Any) -> Value | None:
-        return _TRUTHS.get(str(raw).strip().lower())
+        return TRUTHS.get(str(raw).strip().lower())
 
 
 class PermutationParameter(Parameter):
@@ -388,8 +388,9 @@ def parameter_of(name: str, values: Iterable[Value], kind: str = "") -> Paramete
         return BooleanParameter(name) if len(unique) == 2 else CategoricalParameter(name, unique)
     if all(isinstance(v, int | float) for v in unique):
         return OrdinalParameter(name, tuple(sorted(unique)))
-    if _are_permutations(unique):
-        return PermutationParameter(name, len(unique[0]))  # type: ignore[arg-type]
+    permuted = {len(v) if isinstance(v, tuple) and sorted(v) == list(range(len(v))) else 0 for v in unique}
+    if len(permuted) == 1 and 1 <= min(permuted) <= _MAX_PERMUTED:
+        return PermutationParameter(name, min(permuted))
     texts = [v for v in unique if isinstance(v, str)]
     if len(texts) == len(unique):
         if all(map(is_precision, texts)) and len({precision(text) for text in texts}) == len(texts):
@@ -397,14 +398,6 @@ def parameter_of(name: str, values: Iterable[Value], kind: str = "") -> Paramete
         if len(texts) > 1 and all(text in POLICIES for text in texts):
             return PolicyParameter(name, tuple(p for p in POLICIES if p in texts))
     return CategoricalParameter(name, unique)
-
-
-def _are_permutations(values: Sequence[Value]) -> bool:
-    first = values[0]
-    if not isinstance(first, tuple) or not 1 <= len(first) <= _MAX_PERMUTED:
-        return False
-    entries = list(range(len(first)))
-    return all(isinstance(v, tuple) and sorted(v) == entries for v in values)
 
 
 def parse_values(text: str) -> list[Value]:

@@ -18,7 +18,7 @@ from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import Constraint, compile_constraint, with_canonical_precisions
 from mptune.space.expressions import column_of
 from mptune.space.parameters import MAX_PARAMETERS, Parameter, PrecisionParameter
-from mptune.space.tree import Factor, build_factors, count, tree_of_rows
+from mptune.space.tree import Factor, build_factors, tree_of_rows
 
 Indices = NDArray[np.int64]
 #: Kinds of neighbours.
@@ -115,7 +115,9 @@ class SearchSpace:
         """Return the message that names the first constraint, in order, after which no configuration is left."""
 
         def left(number: int) -> int:
-            return count(self.parameters, self.constraints[:number])
+            with contextlib.suppress(EmptySpaceError):
+                return math.prod(factor.size for factor in build_factors(self.parameters, self.constraints[:number]))
+            return 0
 
         try:
             low = bisect.bisect_left(range(len(self.constraints)), 0, key=lambda number: -left(number)) - 1

@@ -251,17 +251,15 @@ def build_factors(parameters: Sequence[Parameter], constraints: Sequence[Constra
         if len(group) == 1:
             domain = allowed[group[0]]
             factors.append(Choice((domain.position,), domain.codes, domain.ordered))
-        else:
-            factors.append(_tree(group, allowed, [c for c in pending if c.names <= set(group)]))
+            continue
+        own = [constraint for constraint in pending if constraint.names <= set(group)]
+        values = {name: allowed[name].allowed for name in group}
+        facts = {name: known_of(column.tolist()) for name, column in values.items()}
+        try:
+            factors.append(_grow(_make_plan(_order_parameters(values, own), own, facts), allowed))
+        except MemoryError as error:
+            raise ConstraintError(f"not enough memory for the combinations of {', '.join(group)}") from error
     return sorted(factors, key=lambda factor: min(factor.positions))
-
-
-def count(parameters: Sequence[Parameter], constraints: Sequence[Constraint]) -> int:
-    """Return the number of valid configurations."""
-    try:
-        return math.prod(factor.size for factor in build_factors(parameters, constraints))
-    except EmptySpaceError:
-        return 0
 
 
 def _settle(
@@ -304,16 +302,6 @@ def _connected(names: Sequence[str], constraints: Sequence[Constraint]) -> list[
             group_of[name] = merged
     groups = {id(group): group for group in group_of.values()}
     return [[name for name in names if name in group] for group in groups.values()]
-
-
-def _tree(group: Sequence[str], allowed: Mapping[str, _Domain], constraints: Sequence[Constraint]) -> Tree:
-    values = {name: allowed[name].allowed for name in group}
-    facts = {name: known_of(column.tolist()) for name, column in values.items()}
-    plan = _make_plan(_order_parameters(values, constraints), constraints, facts)
-    try:
-        return _grow(plan, allowed)
-    except MemoryError as error:
-        raise ConstraintError(f"not enough memory for the combinations of {', '.join(group)}") from error
 
 
 # -- the order of a group's parameters, and what is remembered ------------------------------------------

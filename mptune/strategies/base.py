@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.results.objective import Objective
 from mptune.results.trial import SourceUse, Trial
-from mptune.space.arguments import fitted_arguments
+from mptune.space.arguments import Between, fitted_arguments
 from mptune.space.configuration import Configuration
+from mptune.space.parameters import TRUTHS
 from mptune.space.search_space import SearchSpace
 
 Array = NDArray[np.float64]
@@ -33,10 +34,6 @@ Known = Callable[[Indices], Array]
 
 Value = TypeVar("Value")
 
-#: Limits in the metadata of an option, and truth values as text.
-_LIMITS: Final = ("least", "above", "most", "choices")
-_WORDS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-
 
 def option(
     default: Value,
@@ -52,8 +49,8 @@ def option(
     A valid number is at least ``least``, larger than ``above`` and at most ``most``; a valid name is among ``choices``.
     ``mptune list --strategies`` shows ``help``.
     """
-    limits = dict(zip(_LIMITS, (least, above, most, tuple(choices)), strict=True))
-    return field(default=default, metadata={"help": help, **limits})
+    bounds = Between(max(least, math.nextafter(above, math.inf)), most)
+    return field(default=default, metadata={"help": help, "bounds": bounds, "choices": tuple(choices)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +66,11 @@ class Options:
 
     def __post_init__(self) -> None:
         for f in fields(self):
-            value, (least, above, most, choices) = getattr(self, f.name), (f.metadata[key] for key in _LIMITS)
+            value, bounds, choices = getattr(self, f.name), f.metadata["bounds"], f.metadata["choices"]
             if choices and value not in choices:
                 raise UnknownNameError(f"{f.name} of strategy {self.strategy}:", value, choices)
             if isinstance(value, int | float):
-                valid = least <= value <= most and value > above and math.isfinite(value)
-                self.require(f.name, valid, _range_text(least, above, most))
+                self.require(f.name, bounds.least <= value <= bounds.most and math.isfinite(value), str(bounds))
 
     def require(self, name: str, valid: bool, expected: str) -> None:
         """Raise MptuneError, with the option and the expected value, unless the value is valid."""
@@ -98,7 +94,7 @@ class Options:
                 if not isinstance(value, str):
                     values |= fitted_arguments(cls, {name: value})
                 else:
-                    values[name] = _WORDS[value.lower()] if known[name] is bool else known[name](value)
+                    values[name] = TRUTHS[value.lower()] if known[name] is bool else known[name](value)
             except (ValueError, KeyError, MptuneError) as error:
                 raise _refused(strategy, name, known[name].__name__, value) from error
         return cls(**values)
@@ -111,14 +107,6 @@ class Options:
 
 def _refused(strategy: str, name: str, expected: str, given: object) -> MptuneError:
     return MptuneError(f"option {name} of strategy {strategy}: expected {expected}, got {given!r}")
-
-
-def _range_text(least: float, above: float, most: float) -> str:
-    if math.isfinite(above):
-        return f"a number above {above:g}" + (f", at most {most:g}" if math.isfinite(most) else "")
-    if math.isfinite(least):
-        return f"{least:g} to {most:g}" if math.isfinite(most) else f"at least {least:g}"
-    return "a finite number"
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,17 +39,15 @@ class BasinHoppingStrategy(LocalSearchStrategy):
         self._free = np.flatnonzero([len(parameter.values) > 1 for parameter in self.space.parameters])
 
     def _new_start(self) -> int | None:
-        return None if self._basin is None else self._perturbed(self._basin)
+        if self._basin is None:
+            return None
+        codes = self.space.codes([self._basin])
+        for position in self.rng.permutation(self._free)[: self.options.perturbation]:
+            values = len(self.space.parameters[position].values)
+            codes[0, position] = (codes[0, position] + 1 + self.rng.integers(values - 1)) % values
+        return int(self.space.nearest_valid(codes, self.rng)[0])
 
     def _reached(self, optimum: int) -> None:
         current = -math.inf if self._basin is None else self._score(self._basin)
         if self.rng.random() < acceptance_probability(current, self._score(optimum), self.options.temperature):
             self._basin = optimum
-
-    def _perturbed(self, index: int) -> int:
-        """Return the valid configuration nearest to a configuration with some parameters redrawn."""
-        codes = self.space.codes([index])
-        for position in self.rng.permutation(self._free)[: self.options.perturbation]:
-            values = len(self.space.parameters[position].values)
-            codes[0, position] = (codes[0, position] + 1 + self.rng.integers(values - 1)) % values
-        return int(self.space.nearest_valid(codes, self.rng)[0])

@@ -323,7 +323,12 @@ class BayesianStrategy(CandidateStrategy):
         return len(self._outcomes) >= max(self._fitted_to + 1, int(self._fitted_to * self.options.refit))
 
     def _rebuild(self) -> Candidates:
-        pool = self._promising() if self.space.size <= self.options.max_candidates else self._sample()
+        if self.space.size <= self.options.max_candidates:
+            pool = self._free_candidates()
+            kept = self._in_focus(pool.codes)
+            pool = Candidates(pool.indices[kept], pool.codes[kept], pool.features[kept], complete=True)
+        else:
+            pool = self._sample()
         known = [outcome for outcome in self._outcomes.values() if outcome.is_known]
         known = best_outcomes(known, self.options.max_observations, self.rng)
         for axis in self._axes:
@@ -351,16 +356,9 @@ class BayesianStrategy(CandidateStrategy):
             axis.imagine(row)
 
     def _compare(self) -> None:
-        """Find the best feasible outcome."""
         feasible = [outcome for outcome in self._outcomes.values() if outcome.feasible and outcome.is_known]
         best = min(feasible, key=lambda outcome: outcome.value, default=None)
         self._to_beat = math.nan if best is None else float(self._axes[0].of([best])[0])
-
-    def _promising(self) -> Candidates:
-        """Return all configurations that may be proposed."""
-        pool = self._free_candidates()
-        kept = self._in_focus(pool.codes)
-        return Candidates(pool.indices[kept], pool.codes[kept], pool.features[kept], complete=True)
 
     def _sample(self) -> Candidates:
         """Return a uniform sample, the sample with likely feasible signatures, and neighbours of the best trials."""
@@ -389,7 +387,6 @@ class BayesianStrategy(CandidateStrategy):
         return int(position), float(values[position])
 
     def _values(self, indices: Indices) -> Array:
-        """Return the log value of configurations, shape ``(n,)``."""
         codes = self.space.codes(indices)
         rows = self._coordinates.at(codes)
         beliefs = [axis.at(rows, codes) for axis in self._axes]

@@ -104,7 +104,6 @@ class GammaPrior(Prior):
         self.unit = (self.high - self.low) / 8.0  # unit of the optimiser's variables
 
     def log_density(self, vector: Array) -> tuple[float, Array]:
-        """Return the log density up to a constant, and its gradient."""
         logs, gradient = vector[:-2], np.zeros_like(vector)
         lengths = np.exp(logs)
         gradient[:-2] = (self._shape - 1.0) - self._rate * lengths
@@ -255,16 +254,13 @@ class BayesianBacoStrategy(ScoreModelStrategy):
 
     # -- ask -----------------------------------------------------------------------------------
 
-    def _count_initial(self) -> int:
-        """Return the number of random configurations; earlier trials count if every parameter varies among them."""
-        told = self._features(list(self.observations))
-        varied = self._prior.owners[np.ptp(told, axis=0) > 0] if len(told) else ()
-        covered = len(np.unique(varied)) == len(np.unique(self._prior.owners))
-        return max(self.options.initial - (len(self._told) if covered else 0), 0)
-
     def _next(self) -> int | None:
         if self._initial_left is None:
-            self._initial_left = self._count_initial()
+            # Earlier trials count if every parameter varies among them.
+            told = self._features(list(self.observations))
+            varied = self._prior.owners[np.ptp(told, axis=0) > 0] if len(told) else ()
+            covered = len(np.unique(varied)) == len(np.unique(self._prior.owners))
+            self._initial_left = max(self.options.initial - (len(self._told) if covered else 0), 0)
         if self._initial_left or not self.observations:
             self._initial_left = max(0, self._initial_left - 1)
             return next(iter(self._drawn(1).tolist()), None)
@@ -278,10 +274,19 @@ class BayesianBacoStrategy(ScoreModelStrategy):
             leaders, least = self._leaders(pool, 0.0), 0.0
         if not leaders or pool.complete or not self.options.local_search:
             return next(iter(leaders), None)
-        return self._ascended(leaders, least)
+
+        def value(indices: Indices) -> Array:
+            rows = self._features(indices)
+            values = self._log_improvement(*self._model.predict(rows))
+            if self._forest is not None:
+                values = values + self._log_feasible(self._forest.predict(rows)[0], least)
+            return np.where(np.isin(indices, list(self._seen)), -np.inf, values)
+
+        starts = list(dict.fromkeys([*leaders, *self._ranked()[: self.options.elite]]))
+        values = value(np.array(starts, dtype=np.int64)).tolist()
+        return ascend(dict(zip(starts, values, strict=True)), self._around, value)
 
     def _drawn(self, n: int) -> Indices:
-        """Return random unseen configurations."""
         if self.options.sampling == "biased":
             found = self.space.sample_by_branches(n, self.rng, exclude=self._seen)
             if len(found):
@@ -377,21 +382,6 @@ class BayesianBacoStrategy(ScoreModelStrategy):
         order = np.argsort(-values, kind="stable")[: self.options.starts]
         found: list[int] = pool.indices[order[values[order] > -np.inf]].tolist()
         return found
-
-    def _ascended(self, leaders: list[int], least: float) -> int:
-        """Return the result of local search from the best candidates and from the best trials."""
-        best = self._ranked()[: self.options.elite]
-
-        def value(indices: Indices) -> Array:
-            rows = self._features(indices)
-            values = self._log_improvement(*self._model.predict(rows))
-            if self._forest is not None:
-                values = values + self._log_feasible(self._forest.predict(rows)[0], least)
-            return np.where(np.isin(indices, list(self._seen)), -np.inf, values)
-
-        starts = list(dict.fromkeys([*leaders, *best]))
-        values = value(np.array(starts, dtype=np.int64)).tolist()
-        return ascend(dict(zip(starts, values, strict=True)), self._around, value)
 
     def _around(self, index: int) -> Indices:
         neighbours = self.space.neighbours(index, self.options.neighbourhood)

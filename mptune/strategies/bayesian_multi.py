@@ -167,11 +167,20 @@ class BayesianMultiStrategy(ScoreModelStrategy):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._portfolio = self._make_portfolio()
+        options = self.options
+        kind = {"multi-fast": Portfolio, "multi-ultrafast": Portfolio, "advanced-multi": AdvancedMulti}
+        is_advanced = options.method == "advanced-multi"
+        self._portfolio = kind.get(options.method, Multi)(
+            options.portfolio if "multi" in options.method else (options.method,),
+            threshold=options.threshold,
+            discount=options.discount_advanced if is_advanced else options.discount_multi,
+            window=options.duplicate_window or None,
+            required=options.required,
+        )
         self._coordinates = normalised(self.space.parameters)
-        lengths = np.full(self._coordinates.count, self.options.length_scale)
+        lengths = np.full(self._coordinates.count, options.length_scale)
         # The smallest noise has the variance of scikit-learn's default, as in the paper.
-        self._hyperparameters = Hyperparameters(lengths, 1.0, max(self.options.noise, 1e-5))
+        self._hyperparameters = Hyperparameters(lengths, 1.0, max(options.noise, 1e-5))
         #: The initial sample once drawn, and the number of observations that completes it.
         self._design: list[int] | None = None
         self._design_target = 0
@@ -195,18 +204,6 @@ class BayesianMultiStrategy(ScoreModelStrategy):
         """Names of the acquisition functions still in use."""
         return self._portfolio.active
 
-    def _make_portfolio(self) -> Portfolio:
-        options = self.options
-        kind = {"multi-fast": Portfolio, "multi-ultrafast": Portfolio, "advanced-multi": AdvancedMulti}
-        is_advanced = options.method == "advanced-multi"
-        return kind.get(options.method, Multi)(
-            options.portfolio if "multi" in options.method else (options.method,),
-            threshold=options.threshold,
-            discount=options.discount_advanced if is_advanced else options.discount_multi,
-            window=options.duplicate_window or None,
-            required=options.required,
-        )
-
     def _take_in(self, new: Mapping[int, Trial]) -> None:
         super()._take_in(new)
         for suggested in self._rounds.copy():
@@ -218,19 +215,16 @@ class BayesianMultiStrategy(ScoreModelStrategy):
 
     # -- ask -----------------------------------------------------------------------------------
 
-    def _draw_design(self) -> list[int]:
-        """Draw the initial sample; earlier observations count if they vary in every coordinate."""
-        told = self._features(list(self.observations))
-        covered = len(told) > 1 and bool((np.ptp(told, axis=0) > 0).all())
-        wanted = min(self.options.initial, self.space.size)
-        self._design_target = wanted if covered else wanted + len(told)
-        draw = self.space.latin_hypercube if self.options.sampling == "maximin" else self.space.sample
-        missing = max(self._design_target - len(told), 0)
-        return draw(missing, self.rng).tolist() if missing else []
-
     def _next(self) -> int | None:
         if self._design is None:
-            self._design = self._draw_design()
+            # Earlier observations count if they vary in every coordinate.
+            told = self._features(list(self.observations))
+            covered = len(told) > 1 and bool((np.ptp(told, axis=0) > 0).all())
+            wanted = min(self.options.initial, self.space.size)
+            self._design_target = wanted if covered else wanted + len(told)
+            draw = self.space.latin_hypercube if self.options.sampling == "maximin" else self.space.sample
+            missing = max(self._design_target - len(told), 0)
+            self._design = draw(missing, self.rng).tolist() if missing else []
         known = len(self.observations)
         if known and known + len(self._pending) >= self._design_target:
             return self._next_by_model()
@@ -328,7 +322,6 @@ class BayesianMultiStrategy(ScoreModelStrategy):
         self._posterior.imagine(self._features([index])[0])
 
     def _standardised(self) -> Array:
-        """Return the standardised scores of the posterior's observations."""
         scores = self._scores(self._held)
         self._centre, self._spread = float(scores.mean()), float(scores.std())
         if self._spread <= 4 * np.spacing(abs(self._centre)):  # rounding errors

@@ -132,7 +132,6 @@ class BayesianParetoStrategy(BayesianStrategy):
         return {i: o for i, o in self._outcomes.items() if o.feasible and not np.isnan(o.levels).any()}
 
     def _compare(self) -> None:
-        """Find the front of the feasible outcomes."""
         feasible = list(self._rivals().values())
         points = np.stack([axis.of(feasible) for axis in self._axes], axis=1)
         self._front = points[front(points, [True] * len(self._axes))]

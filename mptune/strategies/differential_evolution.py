@@ -49,14 +49,11 @@ class DifferentialEvolutionStrategy(SwarmStrategy):
 
     def _moved(self, bests: list[int]) -> Array:
         targets = self._points(bests)
-        base, first, second = self._donors(len(bests))
+        # Three other members for each, distinct in populations of four or more.
+        order = np.argsort(self.rng.random((len(bests), len(bests))) + np.eye(len(bests)), axis=1)
+        base, first, second = order[:, np.arange(3) % len(bests)].T.copy()
         if self.options.base == "best":
             base[:] = min(range(len(bests)), key=lambda k: self._rank_key(bests[k]))
         mutated = mutants(targets[base], targets[first], targets[second], self.options.weight)
         always = self.rng.integers(targets.shape[1], size=len(targets))
         return crossed(targets, mutated, self.rng.random(targets.shape), always, self.options.crossover)
-
-    def _donors(self, size: int) -> NDArray[np.int64]:
-        """Draw three other members for each member, (3, n); distinct in populations of four or more."""
-        order = np.argsort(self.rng.random((size, size)) + np.eye(size), axis=1)
-        return order[:, np.arange(3) % size].T.copy()

@@ -41,18 +41,13 @@ class GeneticStrategy(PopulationStrategy):
         parents = self.space.codes(np.array(ranked, dtype=np.int64))
         codes: list[Codes] = []
         while len(codes) < self.options.population:
-            first, second = self._select(len(ranked))
+            drawn = (self.rng.beta(1.0, self.options.pressure, size=2) * len(ranked)).astype(int)
+            first, second = np.minimum(drawn, len(ranked) - 1).tolist()
+            if first == second and len(ranked) > 1:
+                second = (first + 1 + int(self.rng.integers(len(ranked) - 1))) % len(ranked)
             codes += children_of(self.options.crossover, parents[first], parents[second], self.rng)
         children = self.space.nearest_valid(np.stack(codes[: self.options.population]), self.rng)
         return [self._mutated(index) for index in children.tolist()]
-
-    def _select(self, size: int) -> tuple[int, int]:
-        """Draw the ranks of two parents, distinct if possible."""
-        ranks = np.minimum((self.rng.beta(1.0, self.options.pressure, size=2) * size).astype(int), size - 1)
-        first, second = int(ranks[0]), int(ranks[1])
-        if first == second and size > 1:
-            second = (first + 1 + int(self.rng.integers(size - 1))) % size
-        return first, second
 
     def _mutated(self, index: int) -> int:
         """Return a random valid Hamming neighbour with the probability of a mutation, else the individual."""

@@ -97,46 +97,36 @@ class Nsga2Strategy(PopulationStrategy):
 
     def _learn(self, indices: list[int], trials: Sequence[Trial]) -> None:
         super()._learn(indices, trials)
+        objective = self.objective
         for index, trial in zip(indices, trials, strict=True):
-            self._costs[index] = self._costs_of(trial)
-            self._violations[index] = max(self.objective.log10_excess(trial), 0.0)
+            if objective.also:
+                costs = objective.levels(trial)
+            else:
+                value = objective.value(trial)
+                value = _log10(value) if is_error(objective.metric) else value
+                own = value if objective.minimise else -value
+                costs = (own,) if objective.metric == "error" else (own, _log10(trial.error))
+            is_valid = trial.is_valid
+            self._costs[index] = tuple(cost if is_valid and not math.isnan(cost) else math.inf for cost in costs)
+            self._violations[index] = max(objective.log10_excess(trial), 0.0)
             self._arrived.append(index)
 
-    def _costs_of(self, trial: Trial) -> tuple[float, ...]:
-        """Return the minimised values of a trial, infinite if unknown."""
-        objective = self.objective
-        if objective.also:
-            costs = objective.levels(trial)
-        else:
-            value = objective.value(trial)
-            value = _log10(value) if is_error(objective.metric) else value
-            own = value if objective.minimise else -value
-            costs = (own,) if objective.metric == "error" else (own, _log10(trial.error))
-        return tuple(math.inf if math.isnan(cost) or not trial.is_valid else cost for cost in costs)
-
     def _evolved(self) -> list[int]:
-        """Return the children of the fittest parents and newcomers."""
         rivals = dict.fromkeys([*self._arrived, *(index for index in self._population if index in self._costs)])
         self._arrived = []
         if rivals:
-            self._select(list(rivals))
+            # The fittest of parents and newcomers become parents, the fittest first.
+            rivals = dict.fromkeys([*self._parents, *rivals])
+            costs, violations = (np.array([of[index] for index in rivals]) for of in (self._costs, self._violations))
+            ranks = non_dominated_ranks(costs, violations)
+            crowding = np.empty(len(rivals))
+            for rank in range(ranks.max() + 1):
+                crowding[ranks == rank] = crowding_distances(costs[ranks == rank])
+            order = np.lexsort((-crowding, ranks))[: self.options.population]
+            self._parents = [list(rivals)[at] for at in order]
         if len(self._parents) < 2:
             drawn: list[int] = self.space.sample(self.options.population, self.rng).tolist()
             return drawn
-        return self._children()
-
-    def _select(self, newcomers: Sequence[int]) -> None:
-        """Keep the fittest of parents and newcomers as parents, the fittest first."""
-        rivals = list(dict.fromkeys([*self._parents, *newcomers]))
-        costs, violations = (np.array([of[index] for index in rivals]) for of in (self._costs, self._violations))
-        ranks = non_dominated_ranks(costs, violations)
-        crowding = np.empty(len(rivals))
-        for rank in range(ranks.max() + 1):
-            crowding[ranks == rank] = crowding_distances(costs[ranks == rank])
-        order = np.lexsort((-crowding, ranks))[: self.options.population]
-        self._parents = [rivals[at] for at in order]
-
-    def _children(self) -> list[int]:
         codes = self.space.codes(self._parents)
         children: list[NDArray[np.int32]] = []
         while len(children) < self.options.population:
@@ -149,7 +139,6 @@ class Nsga2Strategy(PopulationStrategy):
         return found
 
     def _mutated(self, children: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return children with each gene changed to another value with equal probability."""
         sizes = np.array([len(parameter.values) for parameter in self.space.parameters])
         free = sizes > 1
         mutates = free & (self.rng.random(children.shape) * max(int(free.sum()), 1) < self.options.mutations)

@@ -70,6 +70,5 @@ class ParticleSwarmStrategy(SwarmStrategy):
         return inside
 
     def _drawn_velocities(self, n: int) -> Array:
-        """Return random velocities of n particles, at most half the limit."""
         limit = 0.5 * self.options.max_velocity
         return self.rng.uniform(-limit, limit, (n, len(self.space.parameters)))

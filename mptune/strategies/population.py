@@ -20,11 +20,6 @@ _REACH: Final = 32
 _SAME_DISTANCE: Final = 1e-9
 
 
-def _between_cuts(a: Codes, _: Codes, rng: np.random.Generator) -> NDArray[np.bool_]:
-    low, high = np.sort(rng.integers(0, len(a) + 1, size=2))
-    return np.isin(np.arange(len(a)), np.arange(low, high))
-
-
 def _half_of_differing(a: Codes, b: Codes, rng: np.random.Generator) -> NDArray[np.bool_]:
     differing = np.flatnonzero(a != b)
     return np.isin(np.arange(len(a)), rng.permutation(differing)[: (len(differing) + 1) // 2])
@@ -33,7 +28,7 @@ def _half_of_differing(a: Codes, b: Codes, rng: np.random.Generator) -> NDArray[
 #: Choice of the parameters that two parents exchange, ``(d,)``, by name of the crossover.
 CROSSOVERS: Final[dict[str, Callable[[Codes, Codes, np.random.Generator], NDArray[np.bool_]]]] = {
     "single_point": lambda a, _, rng: np.arange(len(a)) >= rng.integers(1, max(len(a), 2)),
-    "two_point": _between_cuts,
+    "two_point": lambda a, _, rng: np.isin(np.arange(len(a)), np.arange(*np.sort(rng.integers(0, len(a) + 1, size=2)))),
     "uniform": lambda a, _, rng: rng.random(len(a)) < 0.5,
     "disruptive_uniform": _half_of_differing,
 }
@@ -85,19 +80,15 @@ class PopulationStrategy(ScoredStrategy):
                 self._population = self._evolved()
                 stalled += 1
             else:
-                self._population = self._first_generation()
+                known = sorted(self._scores, key=self._rank_key)[: self.options.population // 2]
+                wanted = min(self.options.population, self.space.size) - len(known)
+                self._population = known + self.space.sample(wanted, self.rng, exclude=set(known)).tolist()
                 self._initialise()
             self._waiting = self._population.copy()
             if stalled >= _STALLED_GENERATIONS and self._seen.issuperset(self._waiting):
                 self._waiting = self.space.sample(1, self.rng, exclude=self._seen).tolist()
                 self._admit(self._waiting[0])
         return next(index for index in self._waiting if index not in self._seen)
-
-    def _first_generation(self) -> list[int]:
-        known = sorted(self._scores, key=self._rank_key)[: self.options.population // 2]
-        wanted = min(self.options.population, self.space.size) - len(known)
-        drawn: list[int] = self.space.sample(wanted, self.rng, exclude=set(known)).tolist()
-        return known + drawn
 
 
 class SwarmStrategy(PopulationStrategy):
@@ -162,20 +153,14 @@ class SwarmStrategy(PopulationStrategy):
         found = self.space.indices_of(codes)
         invalid = np.flatnonzero(found < 0)
         further = self.space.codes(self.space.nearest_valid(codes[invalid], self.rng))
-        for row, other in zip(invalid, further, strict=True):
-            found[row] = self._repaired(points[row], codes[row], other)
-        return found
-
-    def _repaired(self, point: Array, codes: Codes, other: Codes) -> int:
-        """Return the valid configuration nearest to a point: ``other``, or one with a single changed parameter.
-
-        All values of an unordered parameter are equally far. Ties are broken at random.
-        """
         columns, by = self._changes
-        variants = np.vstack([np.tile(codes, (len(columns), 1)), other])
-        variants[np.arange(len(columns)), columns] += by
-        found = self.space.indices_of(variants)
-        offsets = np.where(self._ordered, variants / self._scale - point, variants != codes)
-        distances = np.where(found >= 0, np.square(offsets).sum(axis=1), math.inf)
-        tied = np.flatnonzero(distances <= distances.min() + _SAME_DISTANCE)
-        return int(found[self.rng.choice(tied)])
+        # Repair: the nearest of the further one and those with a single changed parameter. All values of an unordered
+        # parameter are equally far. Ties are broken at random.
+        for row, other in zip(invalid, further, strict=True):
+            variants = np.vstack([np.tile(codes[row], (len(columns), 1)), other])
+            variants[np.arange(len(columns)), columns] += by
+            repaired = self.space.indices_of(variants)
+            offsets = np.where(self._ordered, variants / self._scale - points[row], variants != codes[row])
+            distances = np.where(repaired >= 0, np.square(offsets).sum(axis=1), math.inf)
+            found[row] = repaired[self.rng.choice(np.flatnonzero(distances <= distances.min() + _SAME_DISTANCE))]
+        return found

@@ -59,10 +59,6 @@ def _mixed_space() -> SearchSpace:
     )
 
 
-def _large_space() -> SearchSpace:
-    return SearchSpace([OrdinalParameter(f"p{i}", range(1, 11)) for i in range(8)])
-
-
 def _evaluate(configuration: Configuration) -> Trial:
     """Return a deterministic trial: time from all values, error from the types, some launches failing."""
     code = sum(ord(c) * (i + 1) for i, c in enumerate(str(configuration)))
@@ -220,7 +216,7 @@ class StrategyConformance:
         assert objective.best([_evaluate(c) for c in asked]) is not None
 
     def test_works_on_a_large_space(self) -> None:
-        space = _large_space()
+        space = SearchSpace([OrdinalParameter(f"p{i}", range(1, 11)) for i in range(8)])
         assert space.size == 10**8
         asked = self.run(self.make(space), batch=3, limit=24)
         assert len(set(asked)) == 24

@@ -296,9 +296,9 @@ def test_foreign_and_damaged_files_are_named(tmp_path: Path, content: bytes, mes
     ("changes", "message"),
     [
         ({"cache": {}}, "the file records no configuration"),
-        ({"cache": None}, "'cache' should be an object"),
-        ({"cache": [1]}, "'cache' should be an object"),
-        ({"cache": {"1": 5}}, "entry '1' is not an object"),
+        ({"cache": None}, "'cache' should be objects by name"),
+        ({"cache": [1]}, "'cache' should be objects by name"),
+        ({"cache": {"1": 5}}, "its field 'cache' should be objects by name"),
         ({"cache": {"1": {"block": 1}}}, "entry '1' has no value for parameter 'tile'"),
         ({"tune_params_keys": None, "tune_params": None}, "no names of parameters"),
         ({"tune_params_keys": []}, "no names of parameters"),

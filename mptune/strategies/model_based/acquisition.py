@@ -83,27 +83,18 @@ def log_expected_gain(mean: Array, deviation: Array, boxes: Boxes) -> Array:
         gains = np.ones((len(mean[block]), len(boxes.upper)))
         for j in range(mean.shape[1]):
             edges, at = np.unique(np.concatenate([boxes.lower[:, j], boxes.upper[:, j]]), return_inverse=True)
-            below = _expected_shortfall(mean[block, j, None], deviation[block, j, None], edges)
+            # E[max(b - Y, 0)] for each edge b, 0 where -inf.
+            finite, spread = np.isfinite(edges), deviation[block, j, None]
+            u = (edges[finite] - mean[block, j, None]) / spread
+            below = np.zeros((len(gains), len(edges)))
+            below[:, finite] = spread * (np.exp(_LOG_PEAK - 0.5 * u * u) + u * ndtr(u))
             gains *= below[:, at[len(boxes.lower) :]] - below[:, at[: len(boxes.lower)]]
         total = gains.sum(axis=1)
         with np.errstate(divide="ignore"):
             values[block] = np.log(total)
         lost = np.flatnonzero(total <= 0.0)
         if len(lost):
-            values[start + lost] = _UNDERFLOW - _least_square(mean[block][lost], deviation[block][lost], boxes)
+            # Half the squared distance, in deviations, from the upper corner of the nearest box.
+            beyond = (mean[block][lost][:, None, :] - boxes.upper) / deviation[block][lost][:, None, :]
+            values[start + lost] = _UNDERFLOW - 0.5 * np.square(np.maximum(beyond, 0.0)).sum(axis=2).min(axis=1)
     return values
-
-
-def _expected_shortfall(mean: Array, deviation: Array, edges: Array) -> Array:
-    """Return ``E[max(b - Y, 0)]`` for each edge b; mean and deviation ``(n, 1)``, edges ``(k,)``, 0 where ``-inf``."""
-    finite = np.isfinite(edges)
-    u = (edges[finite] - mean) / deviation
-    shortfall = np.zeros((len(mean), len(edges)))
-    shortfall[:, finite] = deviation * (np.exp(_LOG_PEAK - 0.5 * u * u) + u * ndtr(u))
-    return shortfall
-
-
-def _least_square(mean: Array, deviation: Array, boxes: Boxes) -> Array:
-    """Return half the squared distance in deviations from the upper corner of the nearest box, ``(n,)``."""
-    beyond = np.maximum((mean[:, None, :] - boxes.upper) / deviation[:, None, :], 0.0)
-    return np.asarray(0.5 * np.square(beyond).sum(axis=2).min(axis=1))

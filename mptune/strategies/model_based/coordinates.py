@@ -133,9 +133,18 @@ def _scaled(parameter: Parameter, permutation: str, log: bool) -> Array:
     from scipy.spatial.distance import pdist  # takes a while, which other strategies need not spend
 
     n_values = len(parameter.values)
-    if isinstance(parameter, PermutationParameter) and permutation != "naive":
-        return _of_permutations(np.argsort(np.array(parameter.values), axis=1), permutation)
     if isinstance(parameter, PermutationParameter):
+        positions = np.argsort(np.array(parameter.values), axis=1)  # of each element
+        n = positions.shape[1]
+        if permutation == "spearman":
+            # The order reversed is the farthest: the sum of (n + 1 - 2 i)^2 is n (n^2 - 1) / 3.
+            return np.asarray(positions / math.sqrt(n * (n * n - 1) / 3.0))
+        if permutation == "kendall":
+            first, second = np.triu_indices(n, 1)
+            return np.asarray((positions[:, first] < positions[:, second]) / math.sqrt(n * (n - 1) / 2.0))
+        if permutation == "hamming":
+            occupied = positions[:, :, None] == np.arange(n)
+            return np.asarray(occupied.reshape(n_values, n * n) / math.sqrt(2.0 * n))
         if n_values > _MOST_NAIVE:
             raise MptuneError(
                 f"parameter {parameter.name}: naive distances are for up to {_MOST_NAIVE} orders, it has {n_values:,}"
@@ -147,16 +156,3 @@ def _scaled(parameter: Parameter, permutation: str, log: bool) -> Array:
         table = parameter.encoded()
     largest = np.ptp(table) if table.shape[1] == 1 else pdist(table).max()
     return np.asarray((table - table.min(axis=0)) / largest)
-
-
-def _of_permutations(positions: NDArray[Any], permutation: str) -> Array:
-    """Return coordinates of permutations from the position of each element, shape ``(n_values, n)``."""
-    n = positions.shape[1]
-    if permutation == "spearman":
-        # The order reversed is the farthest: the sum of (n + 1 - 2 i)^2 is n (n^2 - 1) / 3.
-        return np.asarray(positions / math.sqrt(n * (n * n - 1) / 3.0))
-    if permutation == "kendall":
-        first, second = np.triu_indices(n, 1)
-        return np.asarray((positions[:, first] < positions[:, second]) / math.sqrt(n * (n - 1) / 2.0))
-    occupied = positions[:, :, None] == np.arange(n)
-    return np.asarray(occupied.reshape(len(positions), n * n) / math.sqrt(2.0 * n))

@@ -181,8 +181,6 @@ class ErrorModel:
 
 @dataclass(slots=True)
 class _Record:
-    """One measured signature."""
-
     codes: Codes
     #: Of each configuration, the excess of its error over the threshold in decades; infinite if it is not finite.
     excesses: list[float] = field(default_factory=list)
@@ -193,11 +191,6 @@ class _Record:
     def met(self) -> int:
         """Number of configurations that meet the threshold."""
         return len(self.excesses) - len(self.failed)
-
-    def shared_by(self, free: Codes) -> NDArray[np.intp]:
-        """Return how many of the values that all failed configurations share others ``(n, n_free)`` have, ``(n,)``."""
-        is_shared = (np.array(self.failed) == self.failed[0]).all(axis=0)
-        return np.asarray(((free == self.failed[0]) & is_shared).sum(axis=1), dtype=np.intp)
 
     @property
     def is_bad(self) -> bool:
@@ -326,7 +319,9 @@ class Signatures:
         for position, record in records.items():
             if not record.met and (is_first or not record.is_bad):
                 siblings = inverse == position
-                of_each[siblings] = untaught[position] + log_fault * (1 + record.shared_by(free[siblings]))
+                is_shared = (np.array(record.failed) == record.failed[0]).all(axis=0)
+                shared = ((free[siblings] == record.failed[0]) & is_shared).sum(axis=1)
+                of_each[siblings] = untaught[position] + log_fault * (1 + shared)
         return of_each - self._blame(free) if is_first else of_each
 
     def _blame(self, free: Codes) -> Array:

@@ -270,21 +270,18 @@ class Posterior:
         self._inverse = np.zeros((room, room))
         self._whitened = np.zeros(room)
         self._rows: NDArray[Any] = np.zeros((room, len(candidates)), dtype=dtype)
-        if len(y):
-            self._condition(x * self._inverse_lengths)
+        if n := len(y):
+            scaled = x * self._inverse_lengths
+            covariance = self._covariances(scaled, scaled)
+            covariance.flat[:: n + 1] = self._diagonal
+            _, inverse = cholesky(covariance)
+            self._x[:n], self._inverse[:n, :n] = scaled, inverse
+            factor, at = inverse.astype(dtype), scaled.astype(dtype)
+            for start in range(0, len(candidates), _BLOCK):
+                block = slice(start, start + _BLOCK)
+                self._rows[:n, block] = rows = factor @ self._covariances(at, self._scaled[block])
+                self._variance[block] = self._signal2 - np.einsum("ij,ij->j", rows, rows)
         self.revalue(y)
-
-    def _condition(self, scaled: Array) -> None:
-        n, dtype = len(scaled), self._rows.dtype
-        covariance = self._covariances(scaled, scaled)
-        covariance.flat[:: n + 1] = self._diagonal
-        _, inverse = cholesky(covariance)
-        self._x[:n], self._inverse[:n, :n] = scaled, inverse
-        factor, at = inverse.astype(dtype), scaled.astype(dtype)
-        for start in range(0, len(self._variance), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            self._rows[:n, block] = rows = factor @ self._covariances(at, self._scaled[block])
-            self._variance[block] = self._signal2 - np.einsum("ij,ij->j", rows, rows)
 
     def __len__(self) -> int:
         """Number of observations, without imagined ones."""

@@ -160,7 +160,6 @@ class CandidateStrategy(Strategy):
         return pool
 
     def _free_candidates(self) -> Candidates:
-        """Return all configurations that may still be proposed."""
         if self._whole is None:
             self._whole = self._features(np.arange(self.space.size))
         indices = np.setdiff1d(np.arange(self.space.size), list(self._seen), assume_unique=True)
@@ -194,7 +193,6 @@ class ScoreModelStrategy(CandidateStrategy):
         }
 
     def _ranked(self) -> list[int]:
-        """Return the observed configurations, the best first."""
         return sorted(self.observations, key=lambda index: -self.observations[index])
 
     def _kept(self, most: int) -> list[int]:

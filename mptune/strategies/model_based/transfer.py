@@ -219,12 +219,20 @@ class Sources:
 
     def fit(self, x: Array, z: Array) -> Hyperparameters:
         """Fit offset, weights and the model of the rest to features ``(n, k)`` and scaled times ``(n,)``."""
+        from scipy.optimize import nnls  # takes half a second, which making a strategy need not spend
+
         if not len(z):
             return self._left
-        levels = self._levels(x)
+        levels, count = self._levels(x), len(self.models)
+        priors = np.diag(1.0 / np.array([_OFFSET, *[_WEIGHT] * count]))
         for _ in range(2):  # hyperparameters and weights in turn
             self._left = fit(x, z - self._mean(levels), self._prior, [self._left], _ITERATIONS)
-            self._weigh(Posterior(self._left, x[:0], x, z), z, levels)
+            whitened = Posterior(self._left, x[:0], x, z).whiten(np.column_stack([z, np.ones(len(z)), levels]))
+            rows = np.concatenate([whitened[:, 1:], priors])
+            goal = np.concatenate([whitened[:, 0], [0.0], np.full(count, 1.0 / (count * _WEIGHT))])
+            # The offset may be negative: it is the difference of two numbers that are not.
+            found, _ = nnls(np.column_stack([rows, -rows[:, 0]]), goal)
+            self._offset, self.weights = float(found[0] - found[-1]), np.asarray(found[1:-1])
         centred = z - z.mean()
         self._alone = fit(x, centred, self._prior, [self._alone], _ITERATIONS)
         with_sources, _ = log_posterior(self._left.to_vector(), x, z - self._mean(levels), self._prior)
@@ -233,16 +241,3 @@ class Sources:
             return self._left
         self._offset, self.weights = float(z.mean()), np.zeros_like(self.weights)
         return self._alone
-
-    def _weigh(self, posterior: Posterior, z: Array, levels: Array) -> None:
-        """Move offset and weights to the maximum of their posterior; no weight is negative."""
-        from scipy.optimize import nnls  # takes half a second, which making a strategy need not spend
-
-        count = levels.shape[1]
-        whitened = posterior.whiten(np.column_stack([z, np.ones(len(z)), levels]))
-        priors = np.diag(1.0 / np.array([_OFFSET, *[_WEIGHT] * count]))
-        rows = np.concatenate([whitened[:, 1:], priors])
-        goal = np.concatenate([whitened[:, 0], [0.0], np.full(count, 1.0 / (count * _WEIGHT))])
-        # The offset may be negative: it is the difference of two numbers that are not.
-        found, _ = nnls(np.column_stack([rows, -rows[:, 0]]), goal)
-        self._offset, self.weights = float(found[0] - found[-1]), np.asarray(found[1:-1])
