@@ -48,6 +48,9 @@ struct prepared {
     unsigned count;
 };
 
+// The error of a launch that no device takes, as the processor's runtime has it.
+cudaError_t check_shape(const extents& shape);
+
 // Runs a kernel to its end, and records that.
 void launch(const site& at, const prepared& kernel, const extents& shape);
 

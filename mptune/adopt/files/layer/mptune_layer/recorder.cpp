@@ -785,7 +785,11 @@ void launch(const site& at, const prepared& kernel, const extents& shape) {
     const site* const outer = running;
     running = &at;
     const u64 began = running_since = nanoseconds();
-    cudaError_t error = r.is_live() && !is_own ? cudaSuccess : kernel.start(kernel.call, shape);
+#if defined(MPTUNE_ON_GPU)
+    cudaError_t error = kernel.start(kernel.call, shape);
+#else
+    cudaError_t error = r.is_live() && !is_own ? check_shape(shape) : kernel.start(kernel.call, shape);
+#endif
     if (error == cudaSuccess) error = cudaDeviceSynchronize();
     spend(at.kernel, nanoseconds() - began);
     running = outer;

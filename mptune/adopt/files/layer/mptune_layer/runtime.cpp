@@ -281,15 +281,21 @@ void run_backwards(const code& run, const void* call, dim3 grid, dim3 threads) {
 
 }  // namespace
 
-cudaError_t run_grid(const code& run, const void* call, const extents& shape) {
-    const held now(turn());
+cudaError_t check_shape(const extents& shape) {
     const dim3 grid = shape.grid, threads = shape.block;
     const u64 in_block = static_cast<u64>(threads.x) * threads.y * threads.z;
     const u64 blocks = static_cast<u64>(grid.x) * grid.y * grid.z;
-    if (in_block == 0 || in_block > 1024 || blocks == 0 || grid.x > INT_MAX || grid.y > 65535 || grid.z > 65535 ||
-        threads.z > 64 || shape.shared > 256 * 1024) {
-        return failed(cudaErrorInvalidConfiguration);
-    }
+    const bool is_too_large = in_block > 1024 || grid.x > INT_MAX || grid.y > 65535 || grid.z > 65535 || threads.z > 64;
+    const bool is_wrong = in_block == 0 || blocks == 0 || is_too_large || shape.shared > 256 * 1024;
+    return is_wrong ? failed(cudaErrorInvalidConfiguration) : cudaSuccess;
+}
+
+cudaError_t run_grid(const code& run, const void* call, const extents& shape) {
+    const held now(turn());
+    if (const cudaError_t error = check_shape(shape)) return error;
+    const dim3 grid = shape.grid, threads = shape.block;
+    const u64 in_block = static_cast<u64>(threads.x) * threads.y * threads.z;
+    const u64 blocks = static_cast<u64>(grid.x) * grid.y * grid.z;
     const opened for_kernel;
     static const unsigned all_workers = from_environment("MPTUNE_WORKERS", std::thread::hardware_concurrency());
     // A short launch is over before another thread wakes up, all the more where others want the processors. How long a
