@@ -67,7 +67,7 @@ class BayesianStrategy(CandidateStrategy):
 
     name: ClassVar[str] = "bayesian"
     first: ClassVar[int] = 1  #: valid trials before the model takes over
-    #: Whether uniform types run early, and models know where types differ; fronts have many mixtures, and lose by both.
+    #: Whether uniform types run early; fronts have many mixtures.
     prefers_uniform: ClassVar[bool] = True
     steps: ClassVar[int] = 6  #: moves of local search from each start in a sampled space
     options_class: ClassVar[type[Options]] = BayesianOptions
@@ -75,7 +75,7 @@ class BayesianStrategy(CandidateStrategy):
 
     def __init__(self, *args: Any, is_relative: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._coordinates = features(self.space, has_pairs=self.prefers_uniform)
+        self._coordinates = features(self.space)
         self._signatures: Signatures | None = None
         if self.objective.threshold is not None and self.signature:
             self._signatures = Signatures(self.space, self.signature, self.objective, is_relative=is_relative)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import MptuneError, UnknownNameError
-from mptune.precision import EVERY_PRECISION
 from mptune.space.parameters import CategoricalParameter, Parameter, PermutationParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.base import Array
@@ -27,36 +25,30 @@ class Coordinates:
 
     Args:
         tables: position of a parameter in the space, and its coordinates by value code, ``(n_values, n_columns)``.
-        chain: positions of parameters, and a number for each of their values, the same for equal values. Each of them
-            adds a coordinate, 1/2 where its value differs from that of the one before and else 0.
 
     Attributes:
-        owners: position of the parameter each coordinate belongs to, -1 for the chain's, shape ``(count,)``.
+        owners: position of the parameter each coordinate belongs to, shape ``(count,)``.
         count: number of coordinates.
     """
 
-    def __init__(self, tables: Iterable[tuple[int, Array]], chain: Sequence[tuple[int, Array]] = ()) -> None:
-        self._tables, self._chain = tuple(tables), chain
+    def __init__(self, tables: Iterable[tuple[int, Array]]) -> None:
+        self._tables = tuple(tables)
         widths = [table.shape[1] for _, table in self._tables]
-        owners = np.repeat(np.array([column for column, _ in self._tables], dtype=np.int64), widths)
-        self.owners = np.concatenate([owners, np.full(max(len(chain) - 1, 0), -1)])
+        self.owners = np.repeat(np.array([column for column, _ in self._tables], dtype=np.int64), widths)
         self.count = len(self.owners)
 
     def at(self, codes: NDArray[Any]) -> Array:
         """Return the coordinates of value codes, ``(n, count)`` from ``(n, n_parameters)``, valid or not."""
         columns = [table[codes[:, column]] for column, table in self._tables]
-        chain = [table[codes[:, column], None] for column, table in self._chain]
-        differ = (0.5 * (after != before) for before, after in pairwise(chain))
-        return np.concatenate([*columns, *differ, np.empty((len(codes), 0))], axis=1)
+        return np.concatenate([*columns, np.empty((len(codes), 0))], axis=1)
 
 
-def features(space: SearchSpace, *, has_pairs: bool = True) -> Coordinates:
+def features(space: SearchSpace) -> Coordinates:
     """Return numbers in [0, 1] for the parameters that vary, for the default strategy.
 
     Beside the features of the search space each size gets its alignment: a block of 128 is like one of 144 in most
     respects, but it fills warps, divides the problem and avoids bank conflicts as one of 64 does. Models of earlier
-    runs need the alignment to explain the times of some kernels. With pairs each type gets whether it differs from the
-    type declared before it, as that costs a conversion.
+    runs need the alignment to explain the times of some kernels.
     """
     probes = space.codes(space.sample(min(space.size, 512), np.random.default_rng(0)))
     tables: list[tuple[int, Array]] = []
@@ -64,13 +56,7 @@ def features(space: SearchSpace, *, has_pairs: bool = True) -> Coordinates:
         varying = np.ptp(table[probes[:, column]], axis=0) > 0
         tables.append((column, table[:, varying]))
     aligned = ((column, alignment(parameter)) for column, parameter in enumerate(space.parameters))
-    names = list(EVERY_PRECISION)
-    types = [
-        (column, np.array([names.index(str(value)) for value in parameter.values]))
-        for column, parameter in enumerate(space.parameters)
-        if has_pairs and isinstance(parameter, PrecisionParameter)
-    ]
-    return Coordinates([*tables, *((column, table[:, None]) for column, table in aligned if table is not None)], types)
+    return Coordinates([*tables, *((column, table[:, None]) for column, table in aligned if table is not None)])
 
 
 def alignment(parameter: Parameter) -> Array | None:
