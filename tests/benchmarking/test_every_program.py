@@ -32,7 +32,7 @@ BBAC = "--applications bbac --parts ways --size bbac:cells=200 --size bbac:years
 PROGRAMS = {
     "adopt": (
         "--programs friction --parts programs --thresholds 1e-3 --budget 2 --output {out}/a.md",
-        "[|] friction [|] ",
+        r"[|] passed [|] [^|]* [|] ",
     ),
     "applications": (f"{BBAC} --seeds 1 --budget 9 --output {{out}}/a.md", "beside alone, geometric mean: "),
     "checking": ("--evaluations 2 --kernels axpy --output {out}/a.md", "[|] axpy [|] "),
