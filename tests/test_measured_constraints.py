@@ -237,7 +237,7 @@ def test_what_was_said_is_in_the_run_file_once_until_it_no_longer_holds(kernel: 
     [
         ({"objective": "absence_j"}, "objective 'absence_j' needs absence_j: there is no meter for host: buy one"),
         ({"constraints": ("absence_j < 1",)}, "a measured constraint needs absence_j: there is no meter"),
-        ({"constraints": ("occupancy >= 0.5",)}, "a measured constraint needs occupancy: backend 'host' has no"),
+        ({"constraints": ("occupancy >= 0.5",)}, "measured constraint needs occupancy: backend 'host' does not report"),
     ],
 )
 def test_what_is_needed_and_cannot_be_measured_is_an_error(

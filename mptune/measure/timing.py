@@ -90,10 +90,16 @@ def repeat_launches(
     return tuple(times)
 
 
+def is_timed_by(checked: tuple[float, float], plan: TimingPlan, best_ms: float) -> bool:
+    """Whether the launch for the check, as :func:`repeat_launches` takes it, is all that has to be timed."""
+    is_beaten = checked[0] > _BEATEN_FACTOR * best_ms
+    return checked[1] >= plan.patience_s / 2 and (is_beaten or plan.max_repeats == 1)
+
+
 def _is_enough(times: Sequence[float], plan: TimingPlan, elapsed_s: float, best_ms: float) -> bool:
     """Whether more launches would tell the strategy nothing, or take too long."""
     took_s = max(sum(times) / 1e3, elapsed_s)
-    if took_s >= plan.patience_s / 2 and min(times) > _BEATEN_FACTOR * best_ms:
+    if is_timed_by((min(times), took_s), plan, best_ms):
         return True
     low_ms = median_interval(times, _BEATEN_CONFIDENCE)[0] if len(times) >= _BEATEN_LAUNCHES else -math.inf
     if took_s >= _BEATEN_SPAN_S and low_ms > _BEATEN_FACTOR * best_ms:

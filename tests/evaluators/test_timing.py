@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 from mptune.errors import UnknownNameError
+from mptune.kernel import Sizes
+from mptune.measure.device import DeviceEvaluator
 from mptune.measure.timing import TimingPlan, is_worth_flushing, repeat_launches
 from mptune.observers.launches import time_metrics
 from mptune.results.speedup import is_tight
+from mptune.results.trial import Status
+from mptune.source.loading import load_kernel
 
 
 def test_steady_times_stop_as_soon_as_the_interval_is_tight() -> None:
@@ -125,3 +129,15 @@ def test_a_long_launch_of_the_check_is_the_first_that_is_timed():
     # It is beaten by itself; a short one is launched again to be timed.
     assert repeat_launches(lambda: next(more), plan, best_ms=100.0, checked=(1200.0, 1.2)) == (1200.0,)
     assert 9.0 not in repeat_launches(lambda: 1.0, plan, checked=(9.0, 0.009))
+
+
+def test_a_trial_whose_check_is_all_that_is_timed_has_the_answer_of_the_check():
+    kernel = load_kernel("axpy")
+    plan = TimingPlan(patience_s=1e-9)
+    with DeviceEvaluator(kernel, Sizes({"n": 1000}), "host", plan=plan) as evaluator:
+        evaluator.submit(kernel.configuration({}), best_ms=1e-9)
+        trials = []
+        while not trials:
+            trials = evaluator.finished()
+    (trial,) = trials
+    assert (trial.status, len(trial.measurement.times_ms)) == (Status.OK, 1)
