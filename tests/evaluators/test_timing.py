@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from mptune.errors import UnknownNameError
-from mptune.kernel import Sizes
 from mptune.measure.device import DeviceEvaluator
 from mptune.measure.timing import TimingPlan, is_worth_flushing, repeat_launches
 from mptune.observers.launches import time_metrics
@@ -132,9 +131,9 @@ def test_a_long_launch_of_the_check_is_the_first_that_is_timed():
 
 
 def test_a_trial_whose_check_is_all_that_is_timed_has_the_answer_of_the_check():
-    kernel = load_kernel("axpy")
+    kernel = load_kernel("convolution2d")
     plan = TimingPlan(patience_s=1e-9)
-    with DeviceEvaluator(kernel, Sizes({"n": 1000}), "host", plan=plan) as evaluator:
+    with DeviceEvaluator(kernel, kernel.resolve_sizes("smoke"), "host", plan=plan) as evaluator:
         evaluator.submit(kernel.configuration({}), best_ms=1e-9)
         trials = []
         while not trials:
