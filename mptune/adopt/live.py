@@ -50,7 +50,7 @@ _NUMBER: Final = struct.Struct("=I")
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """How an argument of a kernel is found in a launch.
+    """The place of a kernel's argument in a launch.
 
     Attributes:
         name: of the argument.
@@ -86,7 +86,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """How launches of a kernel become calls.
+    """The conversion of a kernel's launches to calls.
 
     Attributes:
         kernel: its name in the definition.
@@ -234,19 +234,19 @@ class _Turn:
         self._initial = constants
         self._constants = {id: values.copy() for id, values in constants.items()}
         self._used: set[int] = set()
-        #: Whether kernels used a variable that has other values when the program begins.
+        #: Whether a kernel used a device variable before its initial value was known.
         self.is_stale = False
-        #: How many copies came to the device before the first result went to the host.
+        #: Number of copies to the device before the first copy to the host.
         self._given = 0
         self._has_answered = False
-        #: What came last to each place on the host, and from each place in memory.
+        #: The latest copy to the host, by its place on the host and by its place in device memory.
         self._on_host: dict[int, NDArray[Any]] = {}
         self._from: dict[tuple[int, int], NDArray[Any]] = {}
-        #: What a call is given, by the identity of a launch that comes again.
+        #: Arguments of calls, by the identity of the launch: a repeated launch is converted once.
         self._calls: dict[int, tuple[Launched, dict[str, Any]]] = {}
 
     def do(self, told: Operation, stream: BinaryIO, connection: socket.socket) -> None:
-        """Do an operation; its data come from a stream, and go to a connection."""
+        """Do an operation. Data come from the stream; results go to the connection."""
         match told:
             case Launch():
                 self._launch(told)
@@ -304,7 +304,7 @@ class _Turn:
             constants[name][...] = self._run.read_constant(launched.kernel, name)
 
     def _call(self, launch: Launch) -> tuple[Launched, dict[str, Any]]:
-        """Return how a launch becomes a call, and what that is given.
+        """Return the conversion of a launch, and the arguments of its call.
 
         Raises:
             KernelError: the first run of the program had no such launch.
@@ -337,14 +337,14 @@ class _Turn:
         return launched, given
 
     def _near(self, number: float) -> float:
-        """Return what a kernel is given for a number: where draws change numbers, always the same for the same one."""
+        """Return a launch's number, changed if draws change numbers: equal numbers change alike."""
         if self._draws != "numbers" or self._has_answered or not isinstance(number, float):
             return number
         rng = np.random.default_rng([self._run.draw, *np.float64(number).tobytes()])
         return float(_changed(rng, np.array(number), self._by))
 
     def _drawn(self, id: int, values: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return what comes to the device: each run of a draw changes its n-th copy alike."""
+        """Return the data of a copy to the device, changed by the draw and the number of the copy."""
         if self._draws != "data" or self._has_answered:
             return values
         self._given += 1
@@ -382,7 +382,7 @@ class _Turn:
 
 
 def _geometry_of(launch: Launch) -> dict[str, int]:
-    """Return what says how a kernel is launched, by name."""
+    """Return threads, grid, block and shared memory of a launch, by name."""
     threads = [blocks * width for blocks, width in zip(launch.grid, launch.block, strict=True)]
     extents = {"threads": threads, "grid": launch.grid, "block": launch.block}
     named = {f"{what}_{axis}": n for what, found in extents.items() for axis, n in zip("xyz", found, strict=True)}
@@ -390,12 +390,12 @@ def _geometry_of(launch: Launch) -> dict[str, int]:
 
 
 def _whole(data: NDArray[np.uint8], kind: np.dtype[Any]) -> NDArray[Any]:
-    """Return the numbers or structs that are as a whole in data."""
+    """Return the complete numbers or structs in data; a partial one at the end is left out."""
     return data[: data.size // kind.itemsize * kind.itemsize].view(kind)
 
 
 def _changed(rng: np.random.Generator, values: NDArray[Any], by: float) -> NDArray[Any]:
-    """Return numbers that are up to a part of each off; one that is then too large for its type stays what it is."""
+    """Return numbers changed by up to the share ``by``; a number that would overflow is not changed."""
     with np.errstate(over="ignore", invalid="ignore"):
         others = (values * (1 + by * rng.uniform(-1, 1, values.shape))).astype(values.dtype)
     return np.where(np.isfinite(others), others, values)
@@ -420,7 +420,7 @@ def _read(stream: BinaryIO, size: int) -> bytes:
 
 
 def with_sizes(arguments: Sequence[str], sizes: Mapping[int, int]) -> list[str]:
-    """Return arguments with other whole numbers in some places, of which the first is 1."""
+    """Return arguments with their whole numbers replaced; the first argument has place 1."""
     places = enumerate(arguments, 1)
     return [re.sub(r"\d+$", str(sizes[place]), text) if place in sizes else text for place, text in places]
 

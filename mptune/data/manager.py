@@ -70,7 +70,7 @@ class DataManager:
     @cached_property
     def inputs(self) -> Mapping[str, Any]:
         """Inputs as of :func:`~mptune.data.data.make_inputs`; OutOfMemoryError if they do not fit."""
-        # Skip the check for small further draws, of which there are thousands.
+        # There are thousands of small further draws: skip the check for them.
         if self._draw == FIRST or sum(self._elements().values()) > 2**20:
             self.require(available_memory_bytes())
         try:

@@ -59,7 +59,7 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
     info = winner.run.info
     if info.adopted:
         raise KernelError(
-            f"{application.called} runs a program, of which there is no library: give the program with --into"
+            f"{application.called} runs a program, which is no library: --into FILE writes the types into it"
         )
     outputs = [output.name for output in application.outputs]
     metrics = recorded_metrics(info.metric, info.metrics, outputs, application.metric)
@@ -189,7 +189,7 @@ def _run(
 
 
 def _variants(name: str, compiled: Iterable[tuple[Kernel, Configuration, Sizes]]) -> list[dict[str, Any]]:
-    """Return the variants to compile, of which a kernel may have several for different types and sizes."""
+    """Return the variants to compile. A kernel has one for each set of types and fixed sizes."""
     launches: dict[Any, Launch] = {}
     for kernel, configuration, sizes in compiled:
         launch = Launch(kernel, configuration, sizes, free_sizes(kernel, configuration, sizes))

@@ -120,7 +120,7 @@ class Program:
         self._source = source if isinstance(tunable, Kernel) else ""
         self._functions: dict[Any, Function] = {}
         self._launches: dict[Any, _Launch] = {}
-        #: What the steps of the latest run recorded.
+        #: Metrics recorded by the steps of the latest run.
         self.recorded: dict[str, float] = {}
         self._latest: dict[str, _Launch] = {}
         self._elapsed_ms = math.nan

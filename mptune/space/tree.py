@@ -567,8 +567,8 @@ def _merge_states(
 ) -> tuple[NDArray[np.int32], int, dict[str, _Known]]:
     """Give edges that agree on everything remembered one node of the next level.
 
-    What is remembered is of the ``n`` nodes that edges start at, and of edges. Returns the nodes that the edges lead to
-    (n_edges,), their number, and what is remembered of each.
+    ``of_nodes`` and ``of_edges`` are the remembered values of the ``n`` parent nodes and of the edges. Returns the
+    child node of each edge (n_edges,), the number of child nodes, and their remembered values.
     """
     keys, radix = _joined(np.zeros(n, dtype=np.int64), 1, of_nodes)
     keys, radix = _joined(keys[parents], radix, of_edges)

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from mptune.wisdom.error_growth import REACH
 
-#: Most cells of a grid of a kernel, all of which are emitted; an application has no header.
+#: Maximum cells of a kernel's grid. The emitted header lists every cell.
 CELLS: Final = 3000
+#: Maximum cells of an application's grid, which is not emitted.
 CELLS_OF_APPLICATION: Final = 10**9
-#: Most cells along one size.
+#: Maximum cells along one size.
 _STEPS: Final = 3000
 #: Cells of a size that was never varied, beside sizes that were: below and above the reach, below, at and above it.
 _CELLS_OF_FIXED: Final = 5

@@ -47,8 +47,8 @@ def read_sources(sources: Iterable[Run | Wisdom | str | Path]) -> list[Source]:
 def gather(sources: Sequence[Source]) -> Wisdom:
     """Return the wisdom of runs and of other wisdom, in any order.
 
-    Of each run the winner, the baseline and the fastest configurations of tighter errors are kept, with the results
-    of every run for them.
+    Each run contributes its winner, its baseline and its fastest configurations of tighter errors. The wisdom has the
+    results of every run for these configurations.
 
     Raises:
         WisdomError: a run does not say its sizes, has no trials or another objective than the time, or sources are of

@@ -128,7 +128,7 @@ class AtSize:
 
     @property
     def run(self) -> str:
-        """The identity of the run, of which another file may hold more configurations or a later record."""
+        """The identity of the run. Another file may hold a later record of the same run."""
         kept = (timed for timed in self.configurations if timed.is_best or timed.is_baseline)
         known = sorted((timed.configuration.to_json(), timed.time_ms, timed.is_best) for timed in kept)
         identity = [self.made] if self.made else [self.mptune_version, known]
