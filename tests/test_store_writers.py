@@ -80,7 +80,10 @@ class Writer:
             self.told.append(int(line))
 
     def kill(self) -> None:
-        """Kill it, and note what it told of before."""
+        """Kill it, and note what it told of before; a second time does nothing."""
+        assert self.process.stdout is not None
+        if self.process.stdout.closed:
+            return
         self.process.kill()
         rest = self.process.communicate()[0]
         # A line cut short by the kill says nothing.

@@ -316,10 +316,12 @@ def _recognise(path: Path, connection: sqlite3.Connection) -> None:
         is_newer = version > FORMAT_VERSION
         advice = "upgrade mptune to read it" if is_newer else "remove it or name another file, and tune again"
         raise RunFileError(f"run file {path} has format {version} and this mptune reads {FORMAT_VERSION}: {advice}")
-    if path.stat().st_size < _pragma(connection, "page_count") * _pragma(connection, "page_size"):
+    connection.execute("BEGIN")  # from the first read on the file keeps its size: a run that writes it waits
+    if _pragma(connection, "page_count") * _pragma(connection, "page_size") > path.stat().st_size:
         raise RunFileError(f"run file {path} is corrupt or was copied in part: its last page is not whole")
     if (verdict := _pragma(connection, "quick_check(1)")) != "ok":
         raise RunFileError(f"run file {path} is corrupt: {verdict}")
+    connection.execute("COMMIT")
 
 
 def _put(connection: sqlite3.Connection, fields: Mapping[str, Any]) -> None:
