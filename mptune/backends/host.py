@@ -62,11 +62,11 @@ class HostBuffer(AddressBuffer):
 
 
 class HostFunction(Function):
-    """A loaded kernel library, whose grids run on ``workers`` threads."""
+    """A loaded kernel library, whose grids run on at most ``workers`` threads."""
 
     def __init__(self, function: str, image: bytes, workers: int) -> None:
         self.function = function
-        self._workers = workers
+        self.workers = workers
         self._lock = threading.Lock()
         library = _open(function, image)
         try:
@@ -113,7 +113,7 @@ class HostFunction(Function):
         if self._shape is not shape and self._shape != shape:
             self._check_shape(shape)
             extents = ctypes.c_uint * 3
-            workers = min(self._workers, math.prod(shape.grid))
+            workers = min(self.workers, math.prod(shape.grid))
             self._shaped = (extents(*shape.grid), extents(*shape.block), shape.shared_bytes, workers)
             self._shape = shape
         values = self._checked(arguments)

@@ -38,6 +38,7 @@ from mptune.memory import available_memory_bytes
 from mptune.observers import ALWAYS_ON, OBSERVERS
 from mptune.observers.base import LaunchContext, Observer, Target
 from mptune.observers.launches import time_metrics
+from mptune.results.estimates import METRICS, Counts
 from mptune.results.kernel_times import LAUNCHES
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.results.unseen import with_draws
@@ -71,7 +72,7 @@ def metric_names(kernel: Tunable, metric: Metrics) -> tuple[str, ...]:
     """Return the names of the metrics of a kernel's trials, metrics on request last."""
     always = [name for metrics, _ in ALWAYS_ON.values() for name in metrics]
     errors = [f"error.{name}" for name in judged([output.name for output in kernel.outputs], metric)]
-    return (*always, *errors, *(name for kind in OBSERVERS.values() for name in kind.metrics))
+    return (*always, *errors, *METRICS, *(name for kind in OBSERVERS.values() for name in kind.metrics))
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,6 +424,14 @@ class Bench:
             return Trial(request.configuration, Status.OK, measurement=Measurement(errors))
 
         return self._guarded(request, run)
+
+    def counted(self, request: Request) -> dict[str, Counts]:
+        """Return what each kernel does in one run of a configuration, for all types."""
+        from mptune.measure.instrument import Instrument  # rarely needed
+
+        flags = self._options.flags
+        instrument = Instrument(self.kernel, self.sizes, flags=flags, data=self._data, is_counting=True)
+        return instrument.counts({name: request.configuration[name] for name in self.kernel.signature_names})
 
     @cached_property
     def _instrument(self) -> Instrument:

@@ -28,6 +28,7 @@ from mptune.measure.program import Launched
 from mptune.measure.rounds import VISIT, Finished
 from mptune.measure.timing import TimingPlan
 from mptune.measure.worker import Job, Limits, WorkerDied, definition_of
+from mptune.results.estimates import Counts, estimates
 from mptune.results.objective import Objective
 from mptune.results.trial import Status, Trial
 from mptune.source.flags import compilers_of, on_host
@@ -87,6 +88,8 @@ class DeviceEvaluator(Evaluator):
         #: Keys of the configurations under way, and their finished trials.
         self._under_way: dict[Configuration, str] = {}
         self._ended: queue.SimpleQueue[Future[Trial]] = queue.SimpleQueue()
+        #: What each kernel does, for estimates; empty without.
+        self._counts: Mapping[str, Counts] = {}
 
     def start(self) -> Ready:
         """Start the workers if they are not running and return their report."""
@@ -151,7 +154,11 @@ class DeviceEvaluator(Evaluator):
             ended.append(self._ended.get())
         trials = [future.result() for future in ended]
         return [
-            dataclasses.replace(trial, key=self._under_way.pop(trial.configuration), message=self._cited(trial))
+            dataclasses.replace(
+                self._with_estimates(trial),
+                key=self._under_way.pop(trial.configuration),
+                message=self._cited(trial),
+            )
             for trial in trials
         ]
 
@@ -181,10 +188,7 @@ class DeviceEvaluator(Evaluator):
         Configurations that it cannot run are left out. ``limit_s`` does not include the first run, which compiles;
         raises MptuneError if that fails.
         """
-        backend = get_backend(self._job.backend)
-        flags = self._flags if backend.shares_memory else on_host(self._flags)
-        options = dataclasses.replace(self._job.options, flags=flags)
-        pool = Pool(dataclasses.replace(self._job, backend="host", options=options, observers=()), self.limits)
+        pool = self._host_pool()
         found: list[Trial] = []
         deadline = math.inf
         try:
@@ -203,6 +207,37 @@ class DeviceEvaluator(Evaluator):
         finally:
             pool.close()
         return found
+
+    def count(self, configuration: Configuration) -> Mapping[str, Counts]:
+        """Return what each kernel does in one run, and give every trial from now on its estimated times on GPUs.
+
+        Operations are counted in an instrumented run of the configuration on the host; raises MptuneError if that
+        fails.
+        """
+        pool = self._host_pool()
+        try:
+            self._counts = pool.ask("counted", Request(configuration, ""))
+        except WorkerDied as death:
+            reason = death.trial_of(configuration).message
+            raise MptuneError(
+                f"{self._kernel.called}: its operations could not be counted: {reason}; give a smaller --size, or a "
+                "longer --trial-limit"
+            ) from death
+        finally:
+            pool.close()
+        return self._counts
+
+    def _host_pool(self) -> Pool:
+        backend = get_backend(self._job.backend)
+        flags = self._flags if backend.shares_memory else on_host(self._flags)
+        options = dataclasses.replace(self._job.options, flags=flags)
+        return Pool(dataclasses.replace(self._job, backend="host", options=options, observers=()), self.limits)
+
+    def _with_estimates(self, trial: Trial) -> Trial:
+        if not self._counts or not trial.is_valid:
+            return trial
+        metrics = {**trial.measurement.metrics, **estimates(self._counts, trial.configuration)}
+        return trial.with_measurement(metrics=metrics)
 
     def close(self) -> None:
         """End the compilers, the workers and all evaluations."""
@@ -229,7 +264,7 @@ class DeviceEvaluator(Evaluator):
             # The draw that ended the worker is unknown and does not matter.
             draws = tuple(arguments[0][:1]) if method == "run_on_draws" else ()
             return Finished((death.trial_of(requests[0].configuration),), draws)
-        return answer
+        return dataclasses.replace(answer, trials=tuple(map(self._with_estimates, answer.trials)))
 
     def _cited(self, trial: Trial) -> str:
         if trial.status is not Status.COMPILE_ERROR or not isinstance(self._kernel, Kernel):

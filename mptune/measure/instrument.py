@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +20,17 @@ from numpy.typing import NDArray
 from mptune.accuracy.evaluate import Metrics, evaluate_outputs
 from mptune.backends import get_backend
 from mptune.backends.base import Binary, Buffer, CompileOptions, Function
+from mptune.backends.host import HostFunction
 from mptune.data import DataManager
 from mptune.errors import CompileError, ConstraintError, EmptySpaceError, KernelError
-from mptune.kernel import Argument, Kernel, Sizes, Tunable
+from mptune.kernel import Application, Argument, Kernel, Role, Sizes, Tunable
+from mptune.kernel.application import free
 from mptune.kernel.limits import space_on
 from mptune.measure.answers import with_reference
 from mptune.measure.buffers import run_once
 from mptune.measure.program import Program, first_that_runs
 from mptune.precision import COMPOUND, PRECISIONS, TRACED, Precision, precision
+from mptune.results.estimates import DEFINED, ROOM, Count, Counts, decoded, table
 from mptune.source.render import cited, render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
@@ -62,6 +66,50 @@ class _TracedProgram(Program):
     def extents_of(self, kernel: Kernel, configuration: Configuration) -> Configuration:
         return in_widest(kernel, configuration)
 
+    def counts(self) -> dict[str, Counts]:
+        """Return what each kernel has done since it was loaded, by the parameters and policies of the tunable."""
+        arrays: dict[str, list[tuple[Argument, Argument, int]]] = {}
+        names: dict[str, dict[str, str]] = {}
+        launches = Counter[str]()
+        if isinstance(self.tunable, Kernel):
+            own = self.tunable.name
+            names[own], launches[own] = {}, 1
+            arrays[own] = [(self.arguments[name], self.arguments[name], 1) for name in self.shapes]
+        for launched, (count, _) in self.launched.items():
+            kernel = cast(Application, self.tunable).kernels[launched.kernel]
+            arguments = {argument.name: argument for argument in kernel.arguments}
+            own_names = names.setdefault(kernel.name, {p.name: f"{kernel.name}.{p.name}" for p in free(kernel)})
+            for name, buffer in launched.buffers:
+                argument, passed = arguments[name], self.arguments[buffer]
+                if argument.precision and passed.precision:
+                    own_names.setdefault(argument.precision, passed.precision)
+                arrays.setdefault(kernel.name, []).append((argument, passed, count))
+            launches[kernel.name] += count
+        operations: dict[str, list[Count]] = {name: [] for name in launches}
+        for (kernel, _, _), function in self._functions.items():
+            found = table()
+            function.read_constant("mptune_counts", found)
+            if found["number"][-1]:
+                raise KernelError(f"{kernel.called} has more different operations than can be counted ({ROOM})")
+            types = [names[kernel.name].get(p.name, p.name) for p in _of_kind(kernel, PrecisionParameter)]
+            policies = [names[kernel.name].get(p.name, p.name) for p in _of_kind(kernel, PolicyParameter)]
+            operations[kernel.name] += decoded(found, types.__getitem__, policies.__getitem__)
+        return {
+            name: Counts(tuple(operations[name]), *self._moved(arrays.get(name, ())), launches[name])
+            for name in launches
+        }
+
+    def _moved(self, arrays: Iterable[tuple[Argument, Argument, int]]) -> tuple[dict[str, int], int]:
+        """Return elements by precision, and bytes of integers, of arguments with their buffers and launches."""
+        elements, integer_bytes = Counter[str](), 0
+        for argument, buffer, count in arrays:
+            number = math.prod(self.shapes[buffer.name]) * count * (2 if argument.role is Role.INOUT else 1)
+            if buffer.precision is not None:
+                elements[buffer.precision] += number
+            else:
+                integer_bytes += number * np.dtype(buffer.dtype).itemsize
+        return dict(elements), integer_bytes
+
     def load(self, kernel: Kernel, configuration: Configuration, sizes: Sizes) -> Function:
         types = [_TYPES[precision(str(configuration[p.name])).name] for p in _of_kind(kernel, PrecisionParameter)]
         policies = [_POLICIES[str(configuration[p.name])] for p in _of_kind(kernel, PolicyParameter)]
@@ -72,6 +120,8 @@ class _TracedProgram(Program):
             function = self.backend.device.load(binary)
         finally:
             del os.environ[_ON_LOADING]
+        if self._instrument.is_counting:
+            cast(HostFunction, function).workers = 1
         for name, values in (("mptune_types", types), ("mptune_policies", policies)):
             function.set_constant(name, np.array([*values, 0], np.int32))  # an array must not be empty
         return function
@@ -104,7 +154,9 @@ class Instrument:
         seed: int = 0,
         flags: Sequence[str] = (),
         data: DataManager | None = None,
+        is_counting: bool = False,
     ) -> None:
+        self.is_counting = is_counting  #: whether operations are counted, on one thread
         self._backend = get_backend("host")
         self._options = CompileOptions(flags=(_OPTIMISATION, *flags, *_FLAGS))
         self._metrics = metric if metric is not None else tunable.metric
@@ -138,14 +190,22 @@ class Instrument:
                     f"as it runs, has one of {', '.join(PRECISIONS)}"
                 )
 
-        def run(base: Configuration) -> dict[str, NDArray[Any]]:
+        return self._run(signature)[0]
+
+    def counts(self, signature: Mapping[str, Value]) -> dict[str, Counts]:
+        """Return what each kernel does in one run, for all types; raises like :meth:`errors`."""
+        return self._run(signature)[1]
+
+    def _run(self, signature: Mapping[str, Value]) -> tuple[dict[str, NDArray[Any]], dict[str, Counts]]:
+        def run(base: Configuration) -> tuple[dict[str, NDArray[Any]], dict[str, Counts]]:
             with _TracedProgram(self, Configuration({**base, **signature})) as program:
-                return run_once(program, self._data)
+                outputs = run_once(program, self._data)
+                return outputs, program.counts() if self.is_counting else {}
 
         candidates = self._candidates(signature)
-        base, outputs = first_that_runs(candidates, run)
+        base, found = first_that_runs(candidates, run)
         candidates[:] = [base]  # it runs in all types
-        return outputs
+        return found
 
     def compile(self, kernel: Kernel, base: Configuration, sizes: Sizes) -> Binary:
         """Return an instrumented kernel, compiled once for all types it may have."""
@@ -154,7 +214,7 @@ class Instrument:
             raise KernelError(f"{kernel.called}: at most {_MOST_TYPES} precision parameters can be chosen at run time")
         key = (kernel.name, base, tuple(sizes.items()))
         if key not in self.binaries:
-            source = render(kernel, base, sizes, is_traced=True)
+            source = DEFINED * self.is_counting + render(kernel, base, sizes, is_traced=True)
             try:
                 self.binaries[key] = self._backend.compiler.compile(source, kernel.function, self._options)
             except CompileError as error:

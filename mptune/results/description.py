@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mptune.markup import Description, Fact, Table, few_names, number, pairs
 from mptune.precision import PRECISIONS
+from mptune.results.estimates import METRICS
 from mptune.results.kernel_times import HOST, host_ms, kernel_times
 from mptune.results.speedup import TIE
 from mptune.results.trial import Status, Trial
@@ -82,6 +83,9 @@ def _types_text(run: Run, trial: Trial) -> str:
 def _won(run: Run, best: Trial) -> str:
     objective, verified = run.info.objective, run.verified(best)
     others = "" if objective.metric == "time_ms" else f"{objective.metric} {number(objective.value(best))}, "
+    if (gpu := METRICS.get(objective.metric)) is not None and run.baseline is not None:
+        gained = objective.value(run.baseline) / objective.value(best)
+        others = f"an estimated {number(gained, 3)}x on the {gpu.name}; here "
     text = f"{_types_text(run, best)}: {others}{result_text(run, best)}"
     if verified is not None:
         limit = limit_of(objective)
@@ -332,6 +336,12 @@ def _remarks(run: Run, trials: Mapping[str, Trial]) -> Iterator[str]:
         yield f"objectives {', '.join(objective.metrics)}, all minimised; best has the lowest {objective.metric}{ties}"
     elif objective.metric != "time_ms" or not objective.minimise:
         yield f"objective {objective.metric}, {'minimised' if objective.minimise else 'maximised'}"
+    for metric in objective.metrics:
+        if (gpu := METRICS.get(metric)) is not None:
+            yield (
+                f"{metric} is an estimate: counted operations and bytes over rates of the {gpu.name} ({gpu.source}); "
+                "time and speedup are this machine's"
+            )
     if objective.constraints:
         yield f"constraints: {' and '.join(objective.constraints)}"
     if run.baseline is None and run.why_no_baseline:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from mptune.kernel.limits import space_on, spread
 from mptune.kernel.regions import over_regions
 from mptune.measure.bench import Ready, metric_names
 from mptune.observers import ALWAYS_ON, OBSERVERS
+from mptune.results.estimates import METRICS, Counts, estimates
 from mptune.results.metric_expressions import unknown_metric
 from mptune.results.objective import Objective
 from mptune.source.flags import compilers_of, settled_flags
@@ -54,6 +56,7 @@ class TuningPlan:
     sources: tuple[Source, ...] = ()
     unreadable: tuple[str, ...] = ()  #: errors of run files that cannot be read
     first: tuple[Mapping[str, Value], ...] = ()  #: values of the configurations to evaluate first
+    counts: Mapping[str, Counts] = field(default_factory=dict)  #: what each kernel does, if estimates are wanted
 
     @classmethod
     def of(cls, kernel: Tunable | str | Path, settings: TuneSettings, run_file: Path | None = None) -> TuningPlan:
@@ -124,10 +127,19 @@ class TuningPlan:
             signature=self.kernel.signature_names,
             seed=self.settings.seed,
             options=dict(self.settings.strategy_options),
-            known={"memory_bytes": footprints(self.kernel, self.sizes, space)},
+            known={"memory_bytes": footprints(self.kernel, self.sizes, space), **self._estimates(space)},
             sources=self.sources,
             budget=self.settings.budget,
         )
+
+    def _estimates(self, space: SearchSpace) -> dict[str, Known]:
+        """Return functions from indices of a space, ``(n,)``, to the objectives that are estimates, ``(n,)``."""
+
+        def known(metric: str, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+            return np.array([estimates(self.counts, c)[metric] for c in space.configurations(np.asarray(indices))])
+
+        metrics = [name for name in self.objective.metrics if name in METRICS and self.counts]
+        return {metric: functools.partial(known, metric) for metric in metrics}
 
     def baseline_strategy(self, space: SearchSpace, objective: Objective) -> Strategy:
         """Return a new strategy that proposes only baselines, and learns times from trials of any types."""

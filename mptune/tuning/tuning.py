@@ -17,11 +17,13 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Kernel, Sizes, Tunable
+from mptune.kernel.limits import spread
 from mptune.measure.device import DeviceEvaluator
 from mptune.measure.pool import Cluster, ClusterPool, compilers_ahead, runnable_backend
 from mptune.measure.timing import SEARCHING
 from mptune.measure.worker import Job, Limits
 from mptune.paths import cache_folder, own_folder
+from mptune.results import estimates
 from mptune.results.kernel_times import kernel_times
 from mptune.results.trial import Trial
 from mptune.run import Run
@@ -106,6 +108,9 @@ def tune(
             remarks += lints(plan.kernel, plan.sizes, space, examples(plan.kernel, space))
         space = space.restrict(plan.settings.restrict)
         plan.require_launch(space)
+        if not (plan.objective.names | plan.objective.constraint_names).isdisjoint(estimates.METRICS):
+            widest = space.restrict(plan.kernel.baseline_values())
+            plan = dataclasses.replace(plan, counts=evaluator.count(spread(widest)[0]))
         info = plan.describe(space, ready, command)
         for remark in (*remarks, *info.caveats):
             warn(remark)

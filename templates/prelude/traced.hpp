@@ -1,7 +1,7 @@
 // traced<M>: a number whose type is chosen when the kernel runs. It is held as a double that takes only values of that
 // type, because every operation rounds to the widest type of its operands and every assignment to the variable's own.
 //
-// It stands in for the precision parameters of a kernel (mptune/adopt/instrument.py), so that one compilation gives the
+// It stands in for the precision parameters of a kernel (mptune/measure/instrument.py), so that one compilation gives the
 // error of every choice of types. M is the set of what a value's type depends on: bit k for the k-th precision
 // parameter, and a bit for each type that a template names itself. The type is the one that the rules of types.hpp
 // promote all of these to; the parameters' own types are in `mptune_types`, which is set before a launch. What depends
@@ -15,6 +15,17 @@ __constant__ int mptune_policies[MPTUNE_TRACED_POLICIES + 1];
 
 // What a source initialises outside its functions is rounded when it is loaded, so that the types are known before.
 extern "C" char* getenv(const char*) noexcept;
+
+// With MPTUNE_COUNTED, the number of different operations there is room for, operations are counted as they are executed
+// (mptune/results/estimates.py): by kind, and by the set that their type depends on; for launches on one thread.
+#if defined(MPTUNE_COUNTED)
+struct mptune_count {
+    unsigned long long of[2], from[2];  // sets, the lower half first; `from` of the operand of a conversion
+    long long kind, number;             // the kind, and 16 times the policy of a function
+};
+__constant__ mptune_count mptune_counts[MPTUNE_COUNTED];
+#endif
+
 namespace mp {
 namespace detail {
 
@@ -33,6 +44,28 @@ __attribute__((init_priority(101))) static types_of_environment known_types;
 using types = unsigned __int128;
 
 namespace detail {
+
+enum class counted { sum, product, fused, quotient, root, function, conversion };
+#if defined(MPTUNE_COUNTED)
+static int counters;
+// Of each different operation its place in `mptune_counts`, which it takes when it is first executed.
+template <counted K, types M, types N, policy P>
+static int place_of = -1;
+template <counted K, types M, types N = 0, policy P = policy::accurate>
+MPTUNE_INLINE void count() {
+    int& place = place_of<K, M, N, P>;
+    if (place < 0) {
+        place = counters < MPTUNE_COUNTED - 1 ? counters++ : counters;
+        mptune_counts[place] = {{static_cast<unsigned long long>(M), static_cast<unsigned long long>(M >> 64)},
+                                {static_cast<unsigned long long>(N), static_cast<unsigned long long>(N >> 64)},
+                                static_cast<long long>(K) + 16 * static_cast<long long>(P), mptune_counts[place].number};
+    }
+    ++mptune_counts[place].number;
+}
+#else
+template <counted K, types M, types N = 0, policy P = policy::accurate>
+MPTUNE_INLINE void count() {}
+#endif
 
 constexpr int bit_of_fp64 = 1, bit_of_fp32 = 2, bit_of_fp16 = 4, bit_of_bf16 = 8, bit_of_e4m3 = 16, bit_of_e5m2 = 32;
 // There is no arithmetic in fp8: what is computed from it alone has this bit, too.
@@ -114,6 +147,18 @@ MPTUNE_INLINE double rounded_to(double x) {
 }  // namespace detail
 
 template <types M>
+struct traced;
+
+namespace detail {
+
+template <class T>
+constexpr types types_of = static_cast<types>(bit_of<T>) << shift_of_bits;
+template <types M>
+constexpr types types_of<traced<M>> = M;
+
+}  // namespace detail
+
+template <types M>
 struct traced {
     double value;
     traced() = default;
@@ -123,11 +168,14 @@ struct traced {
         // Every type has the small integers, which is known where they are literals.
         if constexpr (detail::is_integer<T>)
             if (__builtin_constant_p(x) && x <= T(8) && (T(-1) > T(0) || x >= T(-8))) return;
+        if constexpr (detail::bit_of<T> || detail::same<T, double>) detail::count<detail::counted::conversion, M, detail::types_of<T>>();
         value = detail::rounded_to<M>(value);
     }
     // What depends on no more than this does has no wider type.
     template <types N, class = detail::enable_if_t<N != M>>
-    MPTUNE_INLINE traced(traced<N> x) : value((N & ~M) == 0 ? x.value : detail::rounded_to<M>(x.value)) {}
+    MPTUNE_INLINE traced(traced<N> x) : value((N & ~M) == 0 ? x.value : detail::rounded_to<M>(x.value)) {
+        detail::count<detail::counted::conversion, M, N>();
+    }
     MPTUNE_INLINE operator double() const { return value; }
     static MPTUNE_INLINE traced held(double x) {
         traced result;
@@ -149,11 +197,6 @@ constexpr bool is_traced<traced<M>> = true;
 template <types M>
 constexpr kind kind_of<traced<M>> = kind::fp64;
 
-template <class T>
-constexpr types types_of = static_cast<types>(bit_of<T>) << shift_of_bits;
-template <types M>
-constexpr types types_of<traced<M>> = M;
-
 // Of what may be fp8 nothing is computed in that.
 constexpr types may_be_fp8 = static_cast<types>(MPTUNE_TRACED_FP8) | types_of<fp8_e4m3> | types_of<fp8_e5m2>;
 template <types M>
@@ -173,8 +216,16 @@ MPTUNE_INLINE double compared(A a) {
     if constexpr (same<A, literal>) return operand<B>(a);
     else return static_cast<double>(a);
 }
-template <class A, class B>
+template <counted K, class A, class B>
+MPTUNE_INLINE void count_operation() {
+    constexpr types M = types_of<traced_result<A, B>>;
+    count<K, M>();
+    if constexpr ((is_traced<A> || same<A, double>) && types_of<A> != M) count<counted::conversion, M, types_of<A>>();
+    if constexpr ((is_traced<B> || same<B, double>) && types_of<B> != M) count<counted::conversion, M, types_of<B>>();
+}
+template <counted K, class A, class B>
 MPTUNE_INLINE traced_result<A, B> result_of(double x) {
+    count_operation<K, A, B>();
     if constexpr (is_traced<traced_result<A, B>>) return traced_result<A, B>::held(rounded_to<types_of<traced_result<A, B>>>(x));
     else return x;
 }
@@ -199,18 +250,21 @@ MPTUNE_INLINE traced_result<A, B> result_of(double x) {
         using B = traced<M>;                                                                                \
         return result;                                                                                      \
     }
-#define MPTUNE_TRACED_OPERATOR(op)                                                                          \
-    MPTUNE_TRACED_PAIR(operator op, (detail::result_of<A, B>(detail::operand<B>(a) op detail::operand<A>(b)))) \
+#define MPTUNE_TRACED_OPERATOR(op, kind)                                                                    \
+    MPTUNE_TRACED_PAIR(                                                                                     \
+        operator op,                                                                                        \
+        (detail::result_of<detail::counted::kind, A, B>(detail::operand<B>(a) op detail::operand<A>(b))))   \
     template <types M, class B, class = detail::enable_if_t<detail::is_number<B> && !detail::same<B, literal>>> \
     MPTUNE_INLINE traced<M>& operator op##=(traced<M>& a, B b) {                                            \
         return a = traced<M>(a op b);                                                                       \
     }
-#define MPTUNE_TRACED_COMPARISON(op) \
-    MPTUNE_TRACED_PAIR(operator op, detail::compared<B>(a) op detail::compared<A>(b))
-MPTUNE_TRACED_OPERATOR(+)
-MPTUNE_TRACED_OPERATOR(-)
-MPTUNE_TRACED_OPERATOR(*)
-MPTUNE_TRACED_OPERATOR(/)
+#define MPTUNE_TRACED_COMPARISON(op)                                                                        \
+    MPTUNE_TRACED_PAIR(operator op, (detail::count_operation<detail::counted::sum, A, B>(),                 \
+                                     detail::compared<B>(a) op detail::compared<A>(b)))
+MPTUNE_TRACED_OPERATOR(+, sum)
+MPTUNE_TRACED_OPERATOR(-, sum)
+MPTUNE_TRACED_OPERATOR(*, product)
+MPTUNE_TRACED_OPERATOR(/, quotient)
 MPTUNE_TRACED_COMPARISON(==)
 MPTUNE_TRACED_COMPARISON(!=)
 MPTUNE_TRACED_COMPARISON(<)
@@ -254,6 +308,7 @@ MPTUNE_INLINE double fused_to_odd(double a, double b, double c) {
 
 template <types M>
 MPTUNE_INLINE traced<M> fused(traced<M> a, traced<M> b, traced<M> c) {
+    count<counted::fused, M>();
     const int bit = promoted_bit(bits_in<M>());
     if (bit == bit_of_fp64) return traced<M>::held(__builtin_fma(a.value, b.value, c.value));
     return traced<M>::held(rounded_to(format_of(bit), fused_to_odd(a.value, b.value, c.value)));
@@ -286,8 +341,18 @@ __attribute__((noinline)) inline double function_of(int bit, policy p, double x,
     const float a = static_cast<float>(x), b = static_cast<float>(y);
     return rounded_to(format_of(bit), p == policy::accurate ? F::accurately(a, b) : F::quickly(a, b));
 }
+struct sqrt_function;
+struct rsqrt_function;
+struct fabs_function;
+struct copysign_function;
+template <class F>
+constexpr counted kind_of_function = same<F, sqrt_function> || same<F, rsqrt_function>      ? counted::root
+                                     : same<F, fabs_function> || same<F, copysign_function> ? counted::sum
+                                                                                            : counted::function;
+
 template <class F, policy P, types M, class... X>
 MPTUNE_INLINE traced<M> evaluate(traced<M> x, X... y) {
+    count<kind_of_function<F>, M, 0, P>();
     return traced<M>::held(function_of<F>(promoted_bit(bits_in<M>()), chosen<P>(), x.value, y.value...));
 }
 

@@ -1,0 +1,217 @@
+"""Estimated times of a kernel on GPUs that are not here: what an instrumented run counts, over published rates.
+
+The estimate is a roofline (Williams, Waterman & Patterson 2009): each kernel takes as long as the busiest of the
+device's memory, its unit for fp64, its unit for fp32, fp16 and bf16, and its unit for conversions and the first
+approximation of functions. Which types are accurate is measured; which of them is fastest is estimated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.errors import UnknownNameError
+from mptune.precision import PRECISIONS, Precision, precision, promoted
+from mptune.space.configuration import Value
+
+#: Names of estimates among the metrics of a trial, before and after the name of a GPU.
+_BEFORE, _AFTER = "estimated_", "_ms"
+#: Seconds of a launch that does nothing.
+_LAUNCH_S: Final = 2e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """Published peak rates of a GPU.
+
+    Operations are multiply-adds of single numbers, in 1e12 a second: half the published operations, and in 16 bits a
+    quarter, since these are published for pairs of numbers.
+    """
+
+    name: str
+    vendor: str
+    fp64: float
+    fp32: float
+    fp16: float
+    bf16: float
+    conversions_fp64: float  #: conversions from and to fp64, in 1e12 a second
+    conversions: float  #: other conversions, and first approximations of functions
+    memory: float  #: in 1e12 bytes a second
+    source: str
+
+
+# Conversions of NVIDIA's GPUs: CUDA C++ Programming Guide, throughput of arithmetic instructions (16 a clock and
+# multiprocessor; 2 of fp64 on consumer GPUs). AMD publishes none: CDNA's instruction set converts at the rate of fp64.
+GPUS: Final[Mapping[str, Gpu]] = {
+    "v100": Gpu("V100 SXM2", "cuda", 3.9, 7.85, 7.85, 7.85, 1.96, 1.96, 0.9, "NVIDIA Tesla V100 white paper, table 1"),
+    "a100": Gpu("A100 SXM", "cuda", 4.85, 9.75, 19.5, 9.75, 2.44, 2.44, 1.555, "NVIDIA A100 white paper, table 1"),
+    "h100": Gpu("H100 SXM", "cuda", 16.75, 33.45, 33.45, 33.45, 4.18, 16.7, 3.35, "NVIDIA H100 white paper, table 2"),
+    "rtx3090": Gpu("RTX 3090", "cuda", 0.28, 17.8, 8.9, 8.9, 0.28, 2.22, 0.936, "NVIDIA GA102 white paper, table 2"),
+    "rtx4090": Gpu("RTX 4090", "cuda", 0.645, 41.3, 20.65, 20.65, 0.65, 5.16, 1.008, "NVIDIA Ada white paper, table 2"),
+    "mi250x": Gpu("MI250X, one die", "hip", 12.0, 12.0, 12.0, 12.0, 12.0, 12.0, 1.638, "AMD CDNA 2 white paper"),
+    "mi300x": Gpu("MI300X", "hip", 40.85, 81.7, 81.7, 81.7, 40.85, 40.85, 5.3, "AMD CDNA 3 white paper"),
+}
+#: The GPU that most programs of a vendor's are written for.
+COMMON: Final[Mapping[str, str]] = {"cuda": "a100", "hip": "mi250x"}
+
+#: Multiply-adds that operations take in fp64 and in narrower types beside one first approximation, in machine code of
+#: nvcc 13 for sm_80; functions are the mean of exp, log, sin, cos and pow.
+_STEPS: Final = {"quotient": (8, 6), "root": (9, 5), "function": (28, 12)}
+#: Under the policies fast and approx of narrower types.
+_QUICK_STEPS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Operations of one kind whose type depends on the same parameters.
+
+    Attributes:
+        kind: "sum", "product", "fused", "quotient", "root", "function" or "conversion".
+        types: precision parameters and names of precisions; the widest is the operation's.
+        of: those of a conversion's operand.
+        policy: of a function: the name of its parameter, or of a policy.
+        number: how many there were.
+    """
+
+    kind: str
+    types: tuple[str, ...]
+    of: tuple[str, ...]
+    policy: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a kernel does in one run of the tunable, in all of its launches.
+
+    Attributes:
+        operations: as executed.
+        elements: numbers that it moves, by the precision parameter of their buffer or a precision: each element of a
+            buffer once a launch, or twice if the kernel reads and writes it.
+        integer_bytes: of buffers of integers, likewise.
+        launches: how many there are.
+    """
+
+    operations: tuple[Count, ...]
+    elements: Mapping[str, int]
+    integer_bytes: int
+    launches: int
+
+
+def metric_of(gpu: str) -> str:
+    """Return the name of the metric of a GPU's estimate; raises UnknownNameError."""
+    if gpu.lower() not in GPUS:
+        raise UnknownNameError("GPU", gpu, GPUS)
+    return f"{_BEFORE}{gpu.lower()}{_AFTER}"
+
+
+#: Every estimate, with its GPU.
+METRICS: Final[Mapping[str, Gpu]] = {metric_of(name): gpu for name, gpu in GPUS.items()}
+
+
+def estimates(counts: Mapping[str, Counts], configuration: Mapping[str, Value]) -> dict[str, float]:
+    """Return the estimated milliseconds of a configuration on each GPU, by metric."""
+    return {
+        metric: 1e3 * sum(_seconds(each, gpu, configuration) for each in counts.values())
+        for metric, gpu in METRICS.items()
+    }
+
+
+def _seconds(counts: Counts, gpu: Gpu, configuration: Mapping[str, Value]) -> float:
+    types = {name: _type_of(name, configuration) for name in _names_in(counts)}
+
+    def chosen(names: Iterable[str]) -> Precision:
+        return promoted(*(types[name] for name in names))
+
+    # Sums and products of one type are fused as far as there are pairs of them.
+    sums, products, steps = dict[str, float](), dict[str, float](), dict[str, float]()
+    of_fp64 = others = 0.0
+    for each in counts.operations:
+        of, operand = chosen(each.types), chosen(each.of) if each.of else None
+        computed = of.computed_in or of
+        number = each.number * of.flops_of_fma / 2
+        name = computed.name
+        if each.kind == "conversion":
+            assert operand is not None
+            if operand is not of:
+                of_fp64 += number if "fp64" in (operand.name, name) else 0.0
+                others += number if "fp64" not in (operand.name, name) else 0.0
+        elif each.kind == "sum":
+            sums[name] = sums.get(name, 0.0) + number
+        elif each.kind == "product":
+            products[name] = products.get(name, 0.0) + number
+        elif each.kind == "fused":
+            steps[name] = steps.get(name, 0.0) + number
+        else:
+            is_narrow = name != "fp64"
+            is_quick = (
+                is_narrow and each.kind == "function" and configuration.get(each.policy, each.policy) != "accurate"
+            )
+            steps[name] = steps.get(name, 0.0) + number * (_QUICK_STEPS if is_quick else _STEPS[each.kind][is_narrow])
+            others += number
+    for name in {*sums, *products}:
+        steps[name] = steps.get(name, 0.0) + max(sums.get(name, 0.0), products.get(name, 0.0))
+    rates = {"fp64": gpu.fp64, "fp32": gpu.fp32, "fp16": gpu.fp16, "bf16": gpu.bf16}
+    busy = {name: number / rates[name] * 1e-12 for name, number in steps.items()}
+    moved = counts.integer_bytes + sum(n * types[name].in_memory.size_bytes for name, n in counts.elements.items())
+    return counts.launches * _LAUNCH_S + max(
+        moved / gpu.memory * 1e-12,
+        busy.pop("fp64", 0.0),
+        math.fsum(busy.values()),
+        (of_fp64 / gpu.conversions_fp64 + others / gpu.conversions) * 1e-12,
+    )
+
+
+def _names_in(counts: Counts) -> set[str]:
+    return {*counts.elements, *(name for each in counts.operations for name in (*each.types, *each.of))}
+
+
+def _type_of(name: str, configuration: Mapping[str, Value]) -> Precision:
+    return precision(str(configuration.get(name, name)))
+
+
+# -- what a traced kernel has counted (``templates/prelude/traced.hpp``) ----------------------------
+
+#: Different operations there is room for.
+ROOM: Final = 4096
+DEFINED: Final = f"#define MPTUNE_COUNTED {ROOM}\n"
+_KINDS: Final = ("sum", "product", "fused", "quotient", "root", "function", "conversion")
+_POLICIES: Final = ("accurate", "fast", "approx")
+_TABLE: Final = np.dtype([("of", "<u8", 2), ("from", "<u8", 2), ("kind", "<i8"), ("number", "<i8")])
+#: Bits of the types that a template names itself.
+_NAMED: Final = {1 << (120 + k): name for k, name in enumerate(PRECISIONS)}
+
+
+def table() -> NDArray[np.void]:
+    """Return room for what a kernel has counted."""
+    return np.zeros(ROOM, _TABLE)
+
+
+def decoded(found: NDArray[np.void], parameters: Callable[[int], str], policies: Callable[[int], str]) -> list[Count]:
+    """Return the counts of a kernel; precision parameters and policy parameters have numbers in it."""
+    counts = []
+    for row in found[found["number"] > 0]:
+        policy, kind = divmod(int(row["kind"]), 16)
+        counts.append(
+            Count(
+                _KINDS[kind],
+                _types_in(row["of"], parameters),
+                _types_in(row["from"], parameters) if _KINDS[kind] == "conversion" else (),
+                _POLICIES[policy] if policy < 8 else policies(policy - 8),
+                int(row["number"]),
+            )
+        )
+    return counts
+
+
+def _types_in(halves: NDArray[np.uint64], parameters: Callable[[int], str]) -> tuple[str, ...]:
+    bits = int(halves[0]) | int(halves[1]) << 64
+    named = [name for bit, name in _NAMED.items() if bits & bit]
+    chosen = [parameters(k) for k in range(120) if bits >> k & 1]
+    # A double of the template has no bit.
+    return (*chosen, *named) or ("fp64",)
