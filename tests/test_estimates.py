@@ -95,7 +95,6 @@ def test_a_kernel_of_an_application_has_the_types_of_its_buffers() -> None:
         reference=lambda inputs, size: {"b": inputs["a"] ** 2},
     )
     (found,) = Instrument(application, SIZES, is_counting=True).counts({}).values()
-    assert found.launches == 2
     assert [(each.kind, each.types, each.number) for each in found.operations if each.kind == "product"] == [
         ("product", ("a_type",), 2 * N)
     ]
@@ -104,7 +103,7 @@ def test_a_kernel_of_an_application_has_the_types_of_its_buffers() -> None:
 
 @pytest.mark.parametrize("gpu", GPUS)
 def test_memory_counts_where_little_is_computed(gpu: str) -> None:
-    counts = {"k": Counts((Count("sum", ("t",), (), "accurate", 10),), {"t": 10**9}, 0, 1)}
+    counts = {"k": Counts((Count("sum", ("t",), (), "accurate", 10),), {"t": 10**9}, 0)}
     wide, narrow = (estimates(counts, {"t": each})[metric_of(gpu)] for each in ("fp64", "fp32"))
     assert wide == pytest.approx(8 / GPUS[gpu].memory, rel=0.01)
     assert wide / narrow == pytest.approx(2, rel=0.01)
@@ -112,14 +111,14 @@ def test_memory_counts_where_little_is_computed(gpu: str) -> None:
 
 def test_the_unit_of_each_type_counts_where_much_is_computed() -> None:
     operations = (Count("sum", ("t",), (), "accurate", 10**12), Count("product", ("t",), (), "accurate", 10**12))
-    found = {t: estimates({"k": Counts(operations, {}, 0, 0)}, {"t": t})["estimated_a100_ms"] for t in ("fp64", "fp32")}
+    found = {t: estimates({"k": Counts(operations, {}, 0)}, {"t": t})["estimated_a100_ms"] for t in ("fp64", "fp32")}
     # As many sums as products are multiply-adds.
-    assert found["fp64"] == pytest.approx(1e3 / GPUS["a100"].fp64)
-    assert found["fp32"] == pytest.approx(1e3 / GPUS["a100"].fp32)
+    assert found["fp64"] == pytest.approx(1e3 / GPUS["a100"].fp64, rel=0.01)
+    assert found["fp32"] == pytest.approx(1e3 / GPUS["a100"].fp32, rel=0.01)
 
 
 def test_conversions_of_one_type_to_itself_cost_nothing() -> None:
-    counts = {"k": Counts((Count("conversion", ("a",), ("b",), "accurate", 10**12),), {}, 0, 0)}
+    counts = {"k": Counts((Count("conversion", ("a",), ("b",), "accurate", 10**12),), {}, 0)}
     assert estimates(counts, {"a": "fp32", "b": "fp32"})["estimated_a100_ms"] == 0
     to_fp64 = estimates(counts, {"a": "fp64", "b": "fp32"})
     assert to_fp64["estimated_rtx4090_ms"] > to_fp64["estimated_a100_ms"] > 0

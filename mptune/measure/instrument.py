@@ -70,10 +70,9 @@ class _TracedProgram(Program):
         """Return what each kernel has done since it was loaded, by the parameters and policies of the tunable."""
         arrays: dict[str, list[tuple[Argument, Argument, int]]] = {}
         names: dict[str, dict[str, str]] = {}
-        launches = Counter[str]()
         if isinstance(self.tunable, Kernel):
             own = self.tunable.name
-            names[own], launches[own] = {}, 1
+            names[own] = {}
             arrays[own] = [(self.arguments[name], self.arguments[name], 1) for name in self.shapes]
         for launched, (count, _) in self.launched.items():
             kernel = cast(Application, self.tunable).kernels[launched.kernel]
@@ -84,8 +83,7 @@ class _TracedProgram(Program):
                 if argument.precision and passed.precision:
                     own_names.setdefault(argument.precision, passed.precision)
                 arrays.setdefault(kernel.name, []).append((argument, passed, count))
-            launches[kernel.name] += count
-        operations: dict[str, list[Count]] = {name: [] for name in launches}
+        operations: dict[str, list[Count]] = {name: [] for name in names}
         for (kernel, _, _), function in self._functions.items():
             found = table()
             function.read_constant("mptune_counts", found)
@@ -94,10 +92,7 @@ class _TracedProgram(Program):
             types = [names[kernel.name].get(p.name, p.name) for p in _of_kind(kernel, PrecisionParameter)]
             policies = [names[kernel.name].get(p.name, p.name) for p in _of_kind(kernel, PolicyParameter)]
             operations[kernel.name] += decoded(found, types.__getitem__, policies.__getitem__)
-        return {
-            name: Counts(tuple(operations[name]), *self._moved(arrays.get(name, ())), launches[name])
-            for name in launches
-        }
+        return {name: Counts(tuple(operations[name]), *self._moved(arrays.get(name, ()))) for name in names}
 
     def _moved(self, arrays: Iterable[tuple[Argument, Argument, int]]) -> tuple[dict[str, int], int]:
         """Return elements by precision, and bytes of integers, of arguments with their buffers and launches."""

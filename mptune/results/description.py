@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mptune.markup import Description, Fact, Table, few_names, number, pairs
 from mptune.precision import PRECISIONS
-from mptune.results.estimates import METRICS
+from mptune.results.estimates import COMMON, METRICS
 from mptune.results.kernel_times import HOST, host_ms, kernel_times
 from mptune.results.speedup import TIE
 from mptune.results.trial import Status, Trial
@@ -342,6 +342,8 @@ def _remarks(run: Run, trials: Mapping[str, Trial]) -> Iterator[str]:
                 f"{metric} is an estimate: counted operations and bytes over rates of the {gpu.name} ({gpu.source}); "
                 "time and speedup are this machine's"
             )
+    if gpu := _gpu_of_program(run):
+        yield f"times are this processor's, and a GPU may favour other types: --for {gpu} ranks them by an estimate"
     if objective.constraints:
         yield f"constraints: {' and '.join(objective.constraints)}"
     if run.baseline is None and run.why_no_baseline:
@@ -364,6 +366,14 @@ def _remarks(run: Run, trials: Mapping[str, Trial]) -> Iterator[str]:
     yield from _better_but_fragile(run)
     yield from (f"{use.source}: {use.remark}" for use in run.state.sources if use.remark)
     yield from _not_compiled(run)
+
+
+def _gpu_of_program(run: Run) -> str:
+    """Return a GPU that an adopted program, timed on a processor, may be written for; else empty."""
+    if run.info.backend != "host" or not run.info.objective.is_time:
+        return ""
+    places = " ".join(str(kernel.get("place", "")) for kernel in run.info.adopted.get("kernels", ()))
+    return COMMON["hip"] if ".hip:" in places else COMMON["cuda"] if ".cu:" in places else ""
 
 
 def verified_text(run: Run, trial: Trial) -> str:

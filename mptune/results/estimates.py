@@ -2,7 +2,8 @@
 
 The estimate is a roofline (Williams, Waterman & Patterson 2009): each kernel takes as long as the busiest of the
 device's memory, its unit for fp64, its unit for fp32, fp16 and bf16, and its unit for conversions and the first
-approximation of functions. Which types are accurate is measured; which of them is fastest is estimated.
+approximation of functions. Launches themselves are left out: on a processor a problem is run at a size at which they
+would be most of a GPU's time. Which types are accurate is measured; which of them is fastest is estimated.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ from mptune.space.configuration import Value
 
 #: Names of estimates among the metrics of a trial, before and after the name of a GPU.
 _BEFORE, _AFTER = "estimated_", "_ms"
-#: Seconds of a launch that does nothing.
-_LAUNCH_S: Final = 2e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,9 @@ GPUS: Final[Mapping[str, Gpu]] = {
 #: The GPU that most programs of a vendor's are written for.
 COMMON: Final[Mapping[str, str]] = {"cuda": "a100", "hip": "mi250x"}
 
-#: Multiply-adds that operations take in fp64 and in narrower types beside one first approximation, in machine code of
-#: nvcc 13 for sm_80; functions are the mean of exp, log, sin, cos and pow.
-_STEPS: Final = {"quotient": (8, 6), "root": (9, 5), "function": (28, 12)}
+#: Arithmetic instructions in fp64 and in narrower types beside one first approximation, on the usual path of what nvcc
+#: 13 compiles for sm_80; a function is the mean of exp, log, sin, cos and pow.
+_STEPS: Final = {"quotient": (8, 5), "root": (8, 4), "function": (35, 20)}
 #: Under the policies fast and approx of narrower types.
 _QUICK_STEPS: Final = 2
 
@@ -87,20 +86,18 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a kernel does in one run of the tunable, in all of its launches.
+    """What a kernel does in all of its launches of one run.
 
     Attributes:
         operations: as executed.
         elements: numbers that it moves, by the precision parameter of their buffer or a precision: each element of a
             buffer once a launch, or twice if the kernel reads and writes it.
         integer_bytes: of buffers of integers, likewise.
-        launches: how many there are.
     """
 
     operations: tuple[Count, ...]
     elements: Mapping[str, int]
     integer_bytes: int
-    launches: int
 
 
 def metric_of(gpu: str) -> str:
@@ -115,9 +112,12 @@ METRICS: Final[Mapping[str, Gpu]] = {metric_of(name): gpu for name, gpu in GPUS.
 
 
 def estimates(counts: Mapping[str, Counts], configuration: Mapping[str, Value]) -> dict[str, float]:
-    """Return the estimated milliseconds of a configuration on each GPU, by metric."""
+    """Return the estimated milliseconds of a configuration on each GPU, by metric.
+
+    They have three digits, so that of types that are estimated alike the most accurate are the best.
+    """
     return {
-        metric: 1e3 * sum(_seconds(each, gpu, configuration) for each in counts.values())
+        metric: float(f"{1e3 * sum(_seconds(each, gpu, configuration) for each in counts.values()):.3g}")
         for metric, gpu in METRICS.items()
     }
 
@@ -159,7 +159,7 @@ def _seconds(counts: Counts, gpu: Gpu, configuration: Mapping[str, Value]) -> fl
     rates = {"fp64": gpu.fp64, "fp32": gpu.fp32, "fp16": gpu.fp16, "bf16": gpu.bf16}
     busy = {name: number / rates[name] * 1e-12 for name, number in steps.items()}
     moved = counts.integer_bytes + sum(n * types[name].in_memory.size_bytes for name, n in counts.elements.items())
-    return counts.launches * _LAUNCH_S + max(
+    return max(
         moved / gpu.memory * 1e-12,
         busy.pop("fp64", 0.0),
         math.fsum(busy.values()),
