@@ -342,8 +342,8 @@ def _remarks(run: Run, trials: Mapping[str, Trial]) -> Iterator[str]:
                 f"{metric} is an estimate: counted operations and bytes over rates of the {gpu.name} ({gpu.source}); "
                 "time and speedup are this machine's"
             )
-    if gpu := _gpu_of_program(run):
-        yield f"times are this processor's, and a GPU may favour other types: --for {gpu} ranks them by an estimate"
+    if name := _gpu_of_program(run):
+        yield f"times are this processor's, and a GPU may favour other types: --for {name} ranks them by an estimate"
     if objective.constraints:
         yield f"constraints: {' and '.join(objective.constraints)}"
     if run.baseline is None and run.why_no_baseline:
