@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.simulated_devices import SimulatedDevices
+from tests.support.simulated_devices import SimulatedDevices
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration

@@ -15,7 +15,6 @@ import pytest
 from benchmarks import (
     adopt,
     applications,
-    compound,
     kernels,
     promise,
     size_errors,
@@ -190,38 +189,6 @@ def test_a_time_is_the_median_of_the_rounds() -> None:
     measured = Remeasured(of_axpy(8.0, 0.0), [30.0, 10.0, 20.0])
     assert (measured.time_ms, measured.spread_ms) == (20.0, 10.0)
     assert Remeasured(of_axpy(8.0, 0.0), [8.0]).spread_ms == 0.0
-
-
-# -- compound types -------------------------------------------------------------------------------
-
-POINTS: list[dict[str, Any]] = [
-    {"stored": "fp64", "sums": "fp64", "time_ms": 10.0, "error": 1e-16},
-    {"stored": "fp64", "sums": "fp32x2", "time_ms": 100.0, "error": 1e-14},
-    {"stored": "fp32", "sums": "fp32", "time_ms": 1.0, "error": 1e-6},
-]
-
-
-def test_what_lies_on_no_front_gains_nothing_and_what_does_gains_its_part() -> None:
-    found = compound.fronts(POINTS)
-    assert found["share"] == pytest.approx(1.0)
-    assert [p["sums"] for p in found["front"]] == ["fp32", "fp64"]
-    better = compound.fronts([*POINTS, {"stored": "fp32", "sums": "fp32x2", "time_ms": 2.0, "error": 1e-11}])
-    assert [p["sums"] for p in better["front"]] == ["fp32", "fp32x2", "fp64"]
-    # Scaled to times 0, 0.5, 1 and errors 1, 0, 0.2: 1.1 x 0.1 + 0.6 x 1 without, and between the two 0.349 x 0.5 more.
-    assert better["share"] == pytest.approx(0.71 / (0.71 + (0.5 - 0.150515) * 0.5))
-    exact = {"stored": "fp64", "sums": "fp64_neumaier", "time_ms": 20.0, "error": 0.0}
-    assert compound.fronts([*POINTS, exact])["share"] < 1
-
-
-def test_operations_are_those_that_types_declare() -> None:
-    k = compound.SIZES["gemm"]["K"]
-    assert compound.operations("gemm", "fp64") == {"fp64": 2 * k}
-    assert compound.operations("gemm", "fp32x2") == {"fp32": 14 * k}
-    assert compound.operations("conjugate_gradient", "fp64_neumaier") == {"fp64": 8}
-    assert compound.gain("gemm", "fp32x2", 32) == pytest.approx(64 / 14)
-    assert compound.gain("gemm", "fp64_neumaier", 64) == 0.25
-    # Terms of coulombic are counted in the type they are computed in.
-    assert compound.operations("coulombic", "fp32x2") == {"fp32": 15 * compound.SIZES["coulombic"]["charges"]}
 
 
 # -- sizes, inputs, times -------------------------------------------------------------------------
