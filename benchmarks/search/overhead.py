@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.overhead_runs import ON_RECORDING, ON_SYNTHETIC
-from benchmarks.search.plots import pyplot_module, save
 from benchmarks.search.report import Report, markdown_table
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.tools import DEFAULT, REPLAY, Tool, strategy_tools
@@ -30,7 +25,6 @@ _TARGET_MS: Final[Mapping[str, float]] = {"10^6 candidates": 50.0}
 _TARGET_RECORDED_MS: Final = 3.0
 #: Memory that is bounded does not grow with the space.
 _TARGET_GROWTH: Final = 1.5
-_STYLES: Final = ("-", "--", ":")
 
 
 class Overhead(Section):
@@ -50,16 +44,10 @@ class Overhead(Section):
         """Return time and memory."""
         rows = _rows(results)
         failed = [{"space": s, "tool": tool, "reason": why} for (s, tool), why in results.failures.items()]
-        curves = {
-            row.space: np.median([result["ms"] for result in row.results], axis=0)
-            for row in rows
-            if row.tool == DEFAULT.name
-        }
         return Report(
             self.title,
             _markdown(settings, rows, failed),
             {"rows": [row.to_json() for row in rows], "failures": failed},
-            {"time": partial(_draw, curves=curves)} if curves else {},
         )
 
 
@@ -231,19 +219,3 @@ def _targets(rows: Sequence[_Row]) -> str:
     return (
         "Targets:\n\n" + "\n".join(f"- {'met' if ok else 'MISSED'}: {text}" for text, ok in met.items()) if met else ""
     )
-
-
-def _draw(path: Path, curves: Mapping[str, NDArray[np.float64]]) -> None:
-    """Draw the default's time over the evaluations of a run: median over runs, one line per space."""
-    pyplot = pyplot_module()
-    figure, axis = pyplot.subplots(figsize=(8, 4), layout="constrained")
-    for number, (space, milliseconds) in enumerate(curves.items()):
-        evaluations = np.arange(1, len(milliseconds) + 1)
-        style = {"color": f"C{number}", "linestyle": _STYLES[number % len(_STYLES)], "linewidth": 1.4}
-        axis.plot(evaluations, np.maximum(milliseconds, 1e-3), label=space, **style)
-    axis.set_yscale("log")
-    axis.set_xlabel("evaluation")
-    axis.set_ylabel("ms in the strategy (median over runs)")
-    axis.grid(alpha=0.3)
-    axis.legend(frameon=False)
-    save(figure, path)
