@@ -106,33 +106,18 @@ def test_searches_from_earlier_runs(
     assert number_after("[|] toy-one [|] 1 [|] ", capsys.readouterr().out) >= 0
 
 
-def test_all_that_a_gpu_is_asked_for_on_a_simulated_one(tmp_path: Path) -> None:
-    """But for the libraries that only a real one has; what is compiled beforehand is not compiled again."""
+def test_axpy_on_a_simulated_gpu_and_what_is_compiled_beforehand_is_not_compiled_again(tmp_path: Path) -> None:
     (tmp_path / "simulated").mkdir()
-    words = f"--data {tmp_path}/data --work {tmp_path}/work --output {tmp_path}/gpu.md --size smoke --kernels axpy"
-    words += " --matrices 64 --candidates 1 --rounds 2"
     variables = {**environment(tmp_path / "simulated"), "MPTUNE_CACHE_DIR": str(tmp_path / "cache")}
+    words = f"--output {tmp_path}/gpu.md --size smoke --sections axpy --candidates 1 --rounds 2".split()
 
-    def narrow(more: str) -> set[Path]:
-        done = run("../tests/benchmarking/narrow_gpu_benchmark", *words.split(), *more.split(), **variables)
+    def compiled(*more: str) -> set[Path]:
+        done = run("gpu", *words, *more, **variables)
         assert done.returncode == 0, done.stderr
         return {path for path in (tmp_path / "cache" / "binaries").rglob("*") if path.is_file()}
 
-    compiled = narrow("--compile sm_90 --sections axpy")
-    assert len(compiled) >= 4
-    assert narrow("--sections axpy") == compiled
-    narrow("--plan 300")
-    sections = json.loads((tmp_path / "gpu.json").read_text())["sections"]
-    assert sorted(sections) == ["axpy", "energy", "gemm", "spaces"]
-    for document in sections.values():
-        assert document["complete"]
-        assert document["device"] == "CUDA device (simulated: times are made up)"
-    products = {product["type"]: product["kernels"] for product in sections["gemm"]["products"]}
-    assert set(products) == {"fp32", "TF32", "fp16"}
-    for row in sections["axpy"]["rows"]:
-        assert row["tried"] == row["configurations"] == 2
-        assert len(set(row["times_ms"])) == 1  # by the device's clock, not this machine's
-    entry = sections["spaces"]["kernels"]["axpy"]
-    assert entry["statuses"] == {"ok": 16}
-    levels = sections["energy"]["kernels"]["axpy"]["levels"]
-    assert levels["low"]["fastest"]["time_ms"] < levels["fp64"]["fastest"]["time_ms"]
+    assert compiled("--compile", "sm_90") == compiled() != set()
+    rows = json.loads((tmp_path / "gpu.json").read_text())["rows"]
+    assert [row["result"]["device"].partition(" (")[0] for row in rows.values()] == ["CUDA device"] * 4
+    for row in rows.values():
+        assert len(set(row["result"]["times_ms"])) == 1  # by the device's clock, not this machine's
