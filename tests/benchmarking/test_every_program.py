@@ -32,10 +32,9 @@ BBAC = "--applications bbac --parts ways --size bbac:cells=200 --size bbac:years
 PROGRAMS = {
     "adopt": (
         "--programs friction --parts programs --thresholds 1e-3 --budget 2 --output {out}/a.md",
-        r"[|] passed [|] [^|]* [|] ",
+        r"[|] friction [|].*[|] passed [|] [^|]* [|] ",
     ),
     "applications": (f"{BBAC} --seeds 1 --budget 9 --output {{out}}/a.md", "beside alone, geometric mean: "),
-    "instrument": ("axpy --signatures 2", "axpy +2 +"),
     "kernels": ("--kernels axpy --size smoke --rounds 2 --candidates 1 --budget 3 --runs {out} --json", '"speedup": '),
     "papers": ("h-t2 l-f15 --quick --budget 4 --output {out} --work {out}", "configurations differs by "),
     "mistakes": ("work_queue --budget 4", '"wall_s": '),
@@ -102,8 +101,8 @@ def test_searches_from_earlier_runs(
     monkeypatch.setattr(transfer, "_SOURCE", 40)
     monkeypatch.setattr(transfer, "_BUDGET", 12)
     write_recordings(tmp_path)
-    assert transfer.main(["--spaces", str(tmp_path), "--seeds", "1", "--output", str(tmp_path)]) == 0
-    assert number_after("[|] toy-one [|] 1 [|] ", capsys.readouterr().out) >= 0
+    assert transfer.main(["--spaces", str(tmp_path), "--seeds", "1", "--output", str(tmp_path / "t.md")]) == 0
+    assert number_after("[|] toy-one [|] ", capsys.readouterr().out) >= 0
 
 
 def test_axpy_on_a_simulated_gpu_and_what_is_compiled_beforehand_is_not_compiled_again(tmp_path: Path) -> None:
