@@ -221,17 +221,8 @@ def adopted(program: Program, work: Path) -> tuple[Answer, Path]:
 
 def tuned(definition: Path | str, run: Path, max_error: float, options: argparse.Namespace, *words: str) -> Answer:
     """Tune a definition or a bundled kernel; return what the command said."""
-    settings = [
-        "--backend",
-        "host",
-        "--max-error",
-        f"{max_error:g}",
-        "--budget",
-        options.budget,
-        "--seed",
-        options.seed,
-    ]
-    return mptune(["tune", definition, *map(str, settings), "--output", run, "--json", *words], run.parent / "cache")
+    settings = f"--backend host --max-error {max_error:g} --budget {options.budget} --seed {options.seed} --json"
+    return mptune(["tune", definition, *settings.split(), "--output", run, *words], run.parent / "cache")
 
 
 def measure_program(program: Program, options: argparse.Namespace, sheet: bench.Sheet) -> None:
@@ -242,10 +233,9 @@ def measure_program(program: Program, options: argparse.Namespace, sheet: bench.
         def answer() -> tuple[Answer, Path]:
             return adopted(program, Path(temporary))
 
-        digest = bench.digest_of(
-            f for f in (program.source.rglob("*") if program.source.is_dir() else [program.source]) if f.is_file()
-        )
-        settings = {"source": digest, "arguments": list(program.arguments)}
+        files = program.source.rglob("*") if program.source.is_dir() else [program.source]
+        digest = bench.digest_of(file for file in files if file.is_file())
+        settings: dict[str, Any] = {"source": digest, "arguments": list(program.arguments)}
         row = sheet.add(f"program {program.name}", lambda: adoption(program, answer()[0]), **settings)
         settings |= {"budget": options.budget, "time_limit": options.time_limit, "seed": options.seed}
         for tau in map(float, options.thresholds.split(",")) if row["adopted"] else ():
@@ -306,7 +296,10 @@ def handwritten(name: str, options: argparse.Namespace) -> dict[str, Any]:
         if answer.code != 0:
             return {"program": name, "why": answer.message}
         # Both are judged by the program's own data: further draws differ, those of a definition from the other's.
-        words = {"adopted": (definition, "--metric", metric, *_OWN_DATA), "handwritten": (name, *_OWN_DATA)}
+        words: dict[str, tuple[Any, ...]] = {
+            "adopted": (definition, "--metric", metric, *_OWN_DATA),
+            "handwritten": (name, *_OWN_DATA),
+        }
         said, ways, best = {}, {}, {}
         for way, (of, *more) in words.items():
             run = work / f"{way}.db"
@@ -467,7 +460,16 @@ def _programs_page(
         seconds = f"{row['adopt_s']:.0f} ({row['adopt_cpu_s']:.0f})"
         cells = [cell for tau in taus for cell in _result_cells(found.get((name, tau)))]
         rows.append((name, row["arguments"] or "-", "yes" if row["adopted"] else "no", *kinds, seconds, *cells))
-    columns = ("program", "arguments", "adopted", "kernels", "classes", "parameters", "own check", "s (busy)")
+    columns: tuple[str, ...] = (
+        "program",
+        "arguments",
+        "adopted",
+        "kernels",
+        "classes",
+        "parameters",
+        "own check",
+        "s (busy)",
+    )
     columns += tuple(what for tau in taus for what in (f"speedup at {tau:g}", "error"))
     reasons = [f"- {name}: {row['why']}" for name, row in adoptions.items() if row["why"]]
     reasons += [f"- {name}: {why}" for name, row in adoptions.items() for why in row["refused"]]
@@ -477,7 +479,7 @@ def _programs_page(
         for part in (
             "`mptune adopt` of programs without an edit, and `mptune tune` of what it wrote, with "
             f"{options.budget} evaluations at each threshold, or as many as begin within {options.time_limit:g} s. "
-            "Speedups, with 95% intervals, are against the fastest configuration in the program's own types; errors are "
+            "Speedups, with 95% intervals, are against the fastest in the program's own types; errors are "
             "those of the program's answer, the worst of fresh inputs that no search had.",
             "\n".join(lines),
             bench.table(columns, rows),
@@ -547,7 +549,7 @@ def _promise_page(entries: Sequence[Mapping[str, Any]], options: argparse.Namesp
         rows.append(
             (name, *times, f"{entry['faster']:.2f}", *counts, kinds, ", ".join(f"{b['cpu_s']:.0f}" for b in both))
         )
-    columns = ("program, digits", "double C++ (ms)", "PROMISE (ms)", "mptune (ms)", "faster")
+    columns: tuple[str, ...] = ("program, digits", "double C++ (ms)", "PROMISE (ms)", "mptune (ms)", "faster")
     columns += ("PROMISE's compilations", "mptune's", "variables, classes", "s")
     wanted = TARGETS["faster"]
     return "\n\n".join(
@@ -601,7 +603,9 @@ def measure(options: argparse.Namespace, sheet: bench.Sheet) -> None:
 def parser() -> argparse.ArgumentParser:
     """Return the parser."""
     made = bench.parser(__doc__, bench.RESULTS / "adopt.md")
-    made.add_argument("folder", type=Path, nargs="?", default=PROGRAMS, help="programs (default: benchmarks/programs)")
+    made.add_argument(
+        "folder", type=Path, nargs="?", default=PROGRAMS, help="of programs (default: benchmarks/programs)"
+    )
     made.add_argument("--parts", default="programs", metavar="PART,...", help=", ".join(PARTS))
     made.add_argument(
         "--programs", default="", metavar="NAME,...", help="only these (default: those named here, or all)"
