@@ -21,7 +21,6 @@ SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "timing": "benchmarks.search.timing:Timing",
         "score": "benchmarks.search.score:Score",
         "mixed": "benchmarks.search.mixed:Mixed",
-        "overhead": "benchmarks.search.overhead:Overhead",
     }
 )
 

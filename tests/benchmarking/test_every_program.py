@@ -34,7 +34,7 @@ PROGRAMS = {
         "--programs friction --parts programs --thresholds 1e-3 --budget 2 --output {out}/a.md",
         r"[|] friction [|].*[|] passed [|] [^|]* [|] ",
     ),
-    "applications": (f"{BBAC} --seeds 1 --budget 9 --output {{out}}/a.md", "beside alone, geometric mean: "),
+    "applications": (f"{BBAC} --seeds 1 --budget 9 --output {{out}}/a.md", "[|] bbac [|] "),
     "kernels": ("--kernels axpy --size smoke --rounds 2 --candidates 1 --budget 3 --runs {out} --json", '"speedup": '),
     "papers": ("h-t2 l-f15 --quick --budget 4 --output {out} --work {out}", "configurations differs by "),
     "mistakes": ("work_queue --budget 4", '"wall_s": '),

@@ -31,42 +31,16 @@ from mptune.space.configuration import Configuration
 
 # -- applications ---------------------------------------------------------------------------------
 
-BASELINE = Configuration(
-    {"data_type": "fp64", "sum_type": "fp64", "method": "plain", "add.block": 64, "find.block": 32, "find.t": "fp64"}
-)
-TOUCHES = {"add": {"data_type", "sum_type"}, "find": {"data_type"}}
+BASELINE = Configuration({"data_type": "fp64", "add.block": 64})
 TAU = Objective(threshold=1e-2)
 
 
-def of_application(time_ms: float, error: float, status: Status = Status.OK, **values: Any) -> Trial:
-    named = {name.replace("__", "."): value for name, value in values.items()}
-    metrics = {"time_ms": time_ms, "error": error}
-    return Trial(Configuration({**BASELINE, **named}), status, "", Measurement(metrics, (time_ms,)))
-
-
-ADD = of_application(5.0, 4e-3, data_type="fp16", sum_type="fp32", method="refined", add__block=128)
-FIND = of_application(6.0, 1e-3, data_type="fp32", find__t="fp16", find__block=256)
-#: What the searches of both found fastest in fp64.
-WIDE = {"add": of_application(8.0, 0.0, add__block=64), "find": of_application(9.0, 0.0, find__block=128)}
-
-
-def combined(*names: str) -> Configuration:
-    winners = {"add": ADD, "find": FIND}
-    inside = {name: winners[name] for name in names}
-    return applications.combined(BASELINE, inside, WIDE, TOUCHES, {"data_type", "sum_type"})
-
-
-def test_shares_are_equal_and_none_has_more_evaluations_than_the_joint_search() -> None:
-    assert applications.share_of(1e-2, 4) == 2.5e-3
-    assert applications.share_of({"NRMSE": 3e-4, "mass_drift": 1e-6}, 2) == {"NRMSE": 1.5e-4, "mass_drift": 5e-7}
-    # With the run in fp64 and what combining takes.
-    for budget, count in ((60, 3), (60, 5), (61, 4)):
-        each = applications.evaluations_of(budget, count)
-        assert budget - count < 1 + count * each + count <= budget
+def of_application(time_ms: float, error: float, status: Status = Status.OK) -> Trial:
+    return Trial(BASELINE, status, "", Measurement({"time_ms": time_ms, "error": error}, (time_ms,)))
 
 
 def test_what_an_error_takes_of_its_limit() -> None:
-    assert applications.used(ADD, TAU) == pytest.approx(0.4)
+    assert applications.used(of_application(5.0, 4e-3), TAU) == pytest.approx(0.4)
     assert applications.used(of_application(1.0, math.nan), TAU) == math.inf
     assert applications.used(of_application(1.0, 1e-9, Status.CRASH), TAU) == math.inf
     several = Objective(threshold={"y": 1.0, "z": 1e-3})
@@ -74,48 +48,19 @@ def test_what_an_error_takes_of_its_limit() -> None:
     assert applications.used(Trial(BASELINE, Status.OK, "", errors), several) == pytest.approx(0.5)
 
 
-def test_a_buffer_has_the_widest_type_that_kernels_which_touch_it_chose() -> None:
-    # Choices of the steps are those of the faster application.
-    both = {"method": "refined", "add.block": 128, "find.block": 256, "find.t": "fp16"}
-    assert dict(combined("add", "find")) == {"data_type": "fp32", "sum_type": "fp32", **both}
-    # What has no winner is as its search found it fastest in fp64.
-    alone = {"data_type": "fp32", "find.block": 256, "find.t": "fp16"}
-    assert dict(combined("find")) == {**BASELINE, **alone, "add.block": 64}
-    assert dict(combined()) == {**BASELINE, "add.block": 64, "find.block": 128}
-
-
-@pytest.mark.parametrize(("most", "left"), [(2, ["add", "find"]), (1, ["find"]), (0, [])])
-def test_the_kernel_that_costs_most_error_goes_back_first(most: int, left: list[str]) -> None:
-    winners = {"add": ADD, "find": FIND}
-    asked: list[Configuration] = []
-
-    def is_accurate(configuration: Configuration) -> bool:
-        asked.append(configuration)
-        return len(asked) > len(winners) - most
-
-    found, back = applications.fall_back(winners, TAU, lambda inside: combined(*inside), is_accurate)
-    assert found == combined(*left)
-    assert back == tuple(kernel for kernel in ("add", "find") if kernel not in left)
-    assert combined() not in asked
-
-
 def test_gains_of_applications() -> None:
-    def entry(alone: float, joint: float, fresh: float | None = 0.5) -> dict[str, Any]:
+    def entry(fp32: float, joint: float, fresh: float | None = 0.5, **more: Any) -> dict[str, Any]:
         def way(speedup: float, **more: Any) -> dict[str, Any]:
-            times = {"speedup": [speedup] * 3, "time_ms": 10.0 / speedup, "wall_s": 10.0, "thought_s": 0.5}
+            times = {"speedup": [speedup] * 3, "wall_s": 10.0, "thought_s": 0.5}
             return {**times, "fresh_used": 0.5, "is_baseline": False, **more}
 
-        # fp32 breaks its limit and stays in fp64, as fast as measured, which is not what counts.
-        ways = {"fp64": way(1.0), "fp32": way(1.02, is_baseline=True), "alone": way(alone)}
-        return {"ways": {**ways, "joint": way(joint, fresh_used=fresh)}, "joint_to_alone": [joint / alone]}
+        return {"ways": {"fp64": way(1.0), "fp32": way(fp32, **more), "joint": way(joint, fresh_used=fresh)}}
 
-    found = applications.summary([entry(1.0, 2.0), entry(2.0, 1.0, fresh=None)])
-    assert (found["fp32"], found["least"], found["broken"]) == (1.0, 0.5, 1)
-    assert found["alone"] == found["joint"] == pytest.approx(math.sqrt(2))
+    # fp32 breaks the limit of the second and stays in fp64: its measured speed is not what counts.
+    found = applications.summary([entry(2.0, 4.0), entry(1.7, 0.5, fresh=None, is_baseline=True)])
+    assert (found["least"], found["broken"]) == (0.5, 1)
+    assert (found["fp32"], found["joint"]) == (pytest.approx(math.sqrt(2)), pytest.approx(math.sqrt(2)))
     assert (found["gain"], found["overhead"]) == (pytest.approx(1.0), pytest.approx(0.05))
-    # What is slower than fp64 nobody would take.
-    assert applications.gain_over_fp64(entry(0.5, 2.0)) == pytest.approx(2.0)
-    assert applications.gain_over_fp64(entry(1.6, 2.0)) == pytest.approx(1.25)
 
 
 # -- adopted programs -----------------------------------------------------------------------------
