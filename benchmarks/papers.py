@@ -5,7 +5,7 @@
 
 An item is called after its paper (h: Heldens & van Werkhoven 2026, w: Willemsen et al. 2021, l: Lin et al. 2025, b:
 Hellsten et al. 2023) and its table, figure or section. What each item finds goes into ``papers/ITEM.json`` of the
-output folder, its plots beside it; ``papers.md`` is put together from all that are there (``page`` does only that), so
+output folder; ``papers.md`` is put together from all that are there (``page`` does only that), so
 that an item done again replaces its own part. With ``--quick`` every item does as little as shows that it works, and
 the results go into ``build/papers-quick``. Replays that have been run are kept in ``--work``. An item whose data are
 not there is skipped and says so.
@@ -18,7 +18,7 @@ runs there are no quartiles: the least and the most are shown.
 To add an item, enter an :class:`~benchmarks.reproductions.item.Item` in ``ITEMS`` of its paper's module in
 ``benchmarks/reproductions``, and the module in :data:`PAPERS`. It has a function ``run(given: Given) -> Outcome``:
 ``given`` is what the command line says and runs replays (``given.run(jobs)``); the outcome holds tables (``Table(title,
-columns, rows)``), sentences on what differs and why, and plots (a name and a function that draws into a file).
+columns, rows)``) and sentences on what differs and why.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python benchmarks/search_quality.py [--sections timing,...] [--spaces ../shared/spaces] [--seeds 20]
 
-Writes ``search.md`` and a folder ``search`` with JSON documents and plots. Every finished run is remembered in
+Writes ``search.md`` and a folder ``search`` with JSON documents. Every finished run is remembered in
 ``--work``, so that a benchmark that was stopped goes on where it was. The peers come with ``pip install
 mptune[benchmarks]``; one that is missing is left out and said to be missing.
 """

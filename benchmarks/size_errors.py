@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks import bench
 from mptune.data import DataManager, Draw, Stream, rounded_inputs
 from mptune.kernel import Kernel
 from mptune.kernel.limits import widest
@@ -23,7 +24,7 @@ from mptune.results.unseen import CONFIDENCE
 from mptune.space.configuration import Configuration, Value
 from mptune.wisdom.error_growth import SizedError, fitted, rounded_at
 
-__all__ = ["LADDERS", "breaks", "markdown", "measured"]
+__all__ = ["LADDERS", "breaks", "measured", "page"]
 
 #: By kernel, the smallest and the largest value of each size, which grow together in geometric steps.
 LADDERS: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
@@ -114,7 +115,7 @@ def breaks(errors: Errors) -> Iterator[dict[str, Any]]:
                 growth = fitted(points, CONFIDENCE, ladder[0]["types"])
                 for number, entry in enumerate(ladder):
                     limit = growth.limit(entry["sizes"])
-                    fresh = np.array(entry["fresh"])
+                    fresh = np.array(entry["fresh"], dtype=np.float64)
                     if number in tuned or not _LEAST < limit < math.inf:
                         continue
                     yield {
@@ -127,36 +128,26 @@ def breaks(errors: Errors) -> Iterator[dict[str, Any]]:
 
 
 def _point(entry: Mapping[str, Any], draws: int) -> SizedError:
-    seen = entry["seen"][:draws]
+    seen = [math.inf if error is None else error for error in entry["seen"][:draws]]
     mean = float(np.mean(seen))
     return SizedError(entry["sizes"], max(seen), draws, mean if math.isfinite(mean) else None, entry.get("rounded", {}))
 
 
-def markdown(of_kernels: Mapping[str, Errors], machine: str, command: str) -> str:
+def page(_: object, of_kernels: Mapping[str, Errors]) -> str:
     """Return the page: by kernel the share of fresh draws above their limit, and where."""
-    lines = [
-        "# Errors predicted from other sizes",
-        "",
-        f"Machine: {machine}. Command: `{command}`.",
-        "",
+    found = {name: [*breaks(errors)] for name, errors in of_kernels.items()}
+    rows = [_row(f"_{name}_" if name in _MADE_WITH else name, each) for name, each in found.items()]
+    others = [one for name, each in found.items() if name not in _MADE_WITH for one in each]
+    rows += [_row("the others together", others), _row("all", [one for each in found.values() for one in each])]
+    where = ("below the tuned sizes", "between", "beyond", "worst of a tenth", "room")
+    return (
         f"Share of fresh draws above the limit predicted with {CONFIDENCE:.0%} confidence, by the place of the size. "
-        "Room is the median ratio of the limit to the median error. The model was developed on the kernels in italics.",
-        "",
-        "| kernel | limits | draws | above | below the tuned sizes | between | beyond | worst of a tenth | room |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    every: list[dict[str, Any]] = []
-    others: list[dict[str, Any]] = []
-    for name, errors in of_kernels.items():
-        found = [*breaks(errors)]
-        every += found
-        others += [] if name in _MADE_WITH else found
-        lines.append(_row(f"_{name}_" if name in _MADE_WITH else name, found))
-    lines += [_row("the others together", others), _row("all", every)]
-    return "\n".join([*lines, ""])
+        "Room is the median ratio of the limit to the median error. The model was developed on the kernels in italics."
+        "\n\n" + bench.table(("kernel", "limits", "draws", "above", *where), rows)
+    )
 
 
-def _row(name: str, found: Sequence[Mapping[str, Any]]) -> str:
+def _row(name: str, found: Sequence[Mapping[str, Any]]) -> tuple[object, ...]:
     draws, broken = Counter[str](), Counter[str]()
     for each in found:
         for where in (each["where"], "all"):
@@ -166,4 +157,4 @@ def _row(name: str, found: Sequence[Mapping[str, Any]]) -> str:
     rates = sorted((each["broken"] / each["draws"] for each in found), reverse=True)
     tenth = f"{np.mean(rates[: max(1, len(rates) // 10)]):.0%}" if rates else "-"
     room = f"{np.median([each['room'] for each in found]):.1f}" if found else "-"
-    return f"| {name} | {len(found)} | {draws['all']:,} | {' | '.join(shares)} | {tenth} | {room} |"
+    return (name, len(found), f"{draws['all']:,}", *shares, tenth, room)

@@ -12,22 +12,17 @@ minutes that the benchmark works.
 
 ``--errors`` measures errors alone, of all bundled kernels: how many fresh draws exceed the limit predicted from other
 sizes (:mod:`benchmarks.size_errors`).
-
-Results are saved beside the page as JSON after each size, and the runs in a folder beside it; ``--resume`` continues
-from there.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import shlex
+import functools
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -37,12 +32,10 @@ sys.path.insert(0, str(ROOT))
 
 import numpy as np  # noqa: E402
 
-from benchmarks import size_errors  # noqa: E402
+from benchmarks import bench, size_errors  # noqa: E402
 from benchmarks.unseen import times_of  # noqa: E402
-from mptune.backends.processor import processor, usable_cores  # noqa: E402
 from mptune.data import Draw, Stream  # noqa: E402
 from mptune.emit import emit_dispatch  # noqa: E402
-from mptune.kernel import Kernel  # noqa: E402
 from mptune.measure.device import DeviceEvaluator  # noqa: E402
 from mptune.results.trial import Status  # noqa: E402
 from mptune.run import Run  # noqa: E402
@@ -79,54 +72,69 @@ def unseen_sizes(names: Sequence[str], low: int, high: int, count: int) -> list[
     return [sizes for sizes in ladder(names, low // 2, 2 * high, count) if sizes not in tuned]
 
 
-def tuned_at(
-    kernel: Kernel, sizes: Mapping[str, int], limit: float, budget: int, seed: int, folder: Path | None = None
-) -> Run:
-    path = None if folder is None else folder / f"{kernel.name}-own-{label_of(sizes)}.db"
-    return tune(
-        kernel,
-        backend="host",
-        sizes=sizes,
-        max_error=limit,
-        budget=budget,
-        seed=seed,
-        output=path,
-        resume=path is not None and path.exists(),
-        on_warning=lambda _: None,
-    )
+class Tuning:
+    """The runs of a kernel, kept in a folder.
+
+    Args:
+        name: of the kernel.
+        options: of the command line.
+    """
+
+    def __init__(self, name: str, options: argparse.Namespace) -> None:
+        names, low, high, self.limit = KERNELS[name]
+        self.kernel = load_kernel(name)
+        self.unseen = [
+            {**self.kernel.sizes["default"], **sizes} for sizes in unseen_sizes(names, low, high, options.unseen)
+        ]
+        self._ladder = ladder(names, low, high, _TUNED)
+        self._options = options
+        self._folder = options.output.with_suffix(".runs")
+
+    @functools.cached_property
+    def runs(self) -> list[Run]:
+        """The runs of the tuned sizes, which share a budget of so many evaluations each."""
+        return tune_sizes(
+            self.kernel,
+            {name: [sizes[name] for sizes in self._ladder] for name in self._ladder[0]},
+            budget=self._options.budget * len(self._ladder),
+            output=self._folder / f"{self.kernel.name}.db",
+            resume=True,
+            **self._common,
+        )
+
+    @functools.cached_property
+    def wisdom(self) -> Wisdom:
+        """What is gathered from them."""
+        return gather(read_sources(self.runs))
+
+    def own(self, sizes: Mapping[str, int]) -> Run:
+        """Return a run at one size."""
+        path = self._folder / f"{self.kernel.name}-own-{label_of(sizes)}.db"
+        return tune(
+            self.kernel, sizes=sizes, budget=self._options.budget, output=path, resume=path.exists(), **self._common
+        )
+
+    @property
+    def _common(self) -> dict[str, Any]:
+        return {
+            "backend": "host",
+            "max_error": self.limit,
+            "seed": self._options.seed,
+            "on_warning": lambda _: None,
+        }
 
 
-def tuned_together(
-    kernel: Kernel,
-    together: Sequence[Mapping[str, int]],
-    limit: float,
-    budget: int,
-    seed: int,
-    folder: Path | None = None,
-) -> list[Run]:
-    """Return the runs of several sizes, which share a budget of so many evaluations each."""
-    return tune_sizes(
-        kernel,
-        {name: [sizes[name] for sizes in together] for name in together[0]},
-        backend="host",
-        max_error=limit,
-        budget=budget * len(together),
-        seed=seed,
-        output=None if folder is None else folder / f"{kernel.name}.db",
-        resume=folder is not None,
-        on_warning=lambda _: None,
-    )
-
-
-def selection_ns(wisdom: Wisdom, kernel: Kernel, sizes: Sequence[Mapping[str, int]]) -> float | None:
+def selection_ns(tuning: Tuning) -> float | None:
     """Return the longest time in ns that the emitted header takes to choose; None without a compiler."""
+    kernel = tuning.kernel
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         return None
     name = f"tuned_{kernel.name}"
+    sizes = [*tuning.unseen, *(run.info.sizes for run in tuning.runs)]
     values = ",\n".join(f"{{{', '.join(str(each[size]) for size in kernel.sizes['default'])}}}" for each in sizes)
     with tempfile.TemporaryDirectory(prefix="mptune-") as folder:
-        written = emit_dispatch(wisdom, folder, kernel=kernel)
+        written = emit_dispatch(tuning.wisdom, folder, kernel=kernel)
         # Only the choice is timed, so the variants are stubs.
         stubs = "\n".join(
             f'extern "C" long long {file[:-3]}(void**, const unsigned*, unsigned, const void* const*) {{ return 0; }}'
@@ -135,9 +143,8 @@ def selection_ns(wisdom: Wisdom, kernel: Kernel, sizes: Sequence[Mapping[str, in
         )
         (Path(folder) / "time.cpp").write_text(_TIMED.format(name=name, stubs=stubs, values=values))
         program = Path(folder) / "time"
-        subprocess.run(
-            [compiler, "-std=c++17", "-O2", "time.cpp", "-o", program], cwd=folder, check=True, capture_output=True
-        )
+        command = [compiler, "-std=c++17", "-O2", "time.cpp", "-o", str(program)]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
         return float(subprocess.run([program], check=True, capture_output=True, text=True).stdout)
 
 
@@ -168,30 +175,26 @@ int main() {{
 """
 
 
-def compared(kernel: Kernel, wisdom: BySize, one: Configuration | None, own: Run, draws: int) -> dict[str, Any]:
+def compared(tuning: Tuning, sizes: Mapping[str, int], draws: int) -> dict[str, Any]:
     """Return the times of the winner, wisdom's choice, the winner of the middle size and fp64, and violations."""
-    sizes = own.info.sizes
-    choice = wisdom.choose(sizes)
-    winner, baseline = own.best, own.baseline
-    found = {
-        "own": None if winner is None else winner.configuration,
-        "wisdom": choice.configuration,
-        "one": one,
-        "fp64": None if baseline is None else baseline.configuration,
-    }
-    configurations = [*dict.fromkeys(each for each in found.values() if each is not None)]
+    own, kernel = tuning.own(sizes), tuning.kernel
+    choice = BySize(tuning.wisdom, kernel, "host").choose(own.info.sizes)
+    chosen = {"own": own.best, "one": tuning.runs[_TUNED // 2].best, "fp64": own.baseline}
+    found: dict[str, Configuration] = {way: trial.configuration for way, trial in chosen.items() if trial is not None}
+    found["wisdom"] = choice.configuration
     limits = own.info.objective.limits
-    with DeviceEvaluator(kernel, kernel.resolve_sizes("default", sizes), "host", seed=_FRESH) as evaluator:
+    with DeviceEvaluator(kernel, kernel.resolve_sizes("default", own.info.sizes), "host", seed=_FRESH) as evaluator:
         trials = evaluator.run_on_draws([choice.configuration], [Draw(Stream.UNSEEN, i) for i in range(draws)]).trials
-        times = times_of(evaluator, configurations)
+        times = times_of(evaluator, [*dict.fromkeys(found.values())])
     broken = sum(
         trial.status is not Status.OK or any(not trial.metric(name) <= limit for name, limit in limits.items())
         for trial in trials
     )
     return {
-        "sizes": dict(sizes),
+        "kernel": kernel.name,
+        "sizes": dict(own.info.sizes),
         "why": choice.why,
-        "times_ms": {way: times.get(each) for way, each in found.items() if each is not None},
+        "times_ms": {way: times.get(found[way]) for way in WAYS if way in found},
         "draws": len(trials),
         "violations": broken,
     }
@@ -203,136 +206,107 @@ def speeds(entries: Sequence[Mapping[str, Any]], way: str) -> list[float]:
     return [each["own"] / each[way] for each in times if (each.get("own") or 0) > 0 and (each.get(way) or 0) > 0]
 
 
-def markdown(document: Mapping[str, Any]) -> str:
-    """Return the results as a page."""
-    lines = [
-        "# Sizes that were never tuned",
-        "",
-        f"Machine: {document['machine']}. Command: `{document['command']}`.",
-        "",
+def page(options: argparse.Namespace, results: Mapping[str, Any]) -> str:
+    """Return the page."""
+    entries = [entry for entry in results.values() if "sizes" in entry]
+    of = {name: [entry for entry in entries if entry["kernel"] == name] for name in KERNELS}
+    groups = {name: some for name, some in of.items() if some} | {"all": entries}
+    rows = [
+        (
+            name,
+            len(some),
+            *(cell for way in WAYS[1:] for cell in _cells(speeds(some, way))),
+            f"{sum(e['violations'] for e in some):,} of {sum(e['draws'] for e in some):,} draws",
+        )
+        for name, some in groups.items()
     ]
-    lines += [
-        f"Budget {document['budget']} at each size. Speeds are relative to tuning at the size: geometric mean and "
-        f"least over the unseen sizes. Targets for wisdom: mean ≥ {TARGETS['mean']:g}, least ≥ {TARGETS['least']:g}, "
-        "no violation.",
-        "",
-        "| kernel | unseen sizes | wisdom, mean | least | one size, mean | least | fp64, mean | least | violations |",
-        "|---|---|---|---|---|---|---|---|---|",
+    ways = ("wisdom", "one size", "fp64")
+    parts = [
+        f"Budget {options.budget} at each size. Speeds are relative to tuning at the size: geometric mean and least "
+        f"over the unseen sizes. Targets for wisdom: mean ≥ {TARGETS['mean']:g}, least ≥ {TARGETS['least']:g}, no "
+        "violation.",
+        bench.table(
+            ("kernel", "unseen sizes", *(f"{way}, {what}" for way in ways for what in ("mean", "least")), "violations"),
+            rows,
+        ),
     ]
-    every = [entry for kernel in document["kernels"].values() for entry in kernel]
-    groups = {**document["kernels"], "all": every} if len(document["kernels"]) > 1 else document["kernels"]
-    for name, entries in groups.items():
-        cells = [_cells(speeds(entries, way)) for way in WAYS[1:]]
-        broken, draws = (sum(entry[what] for entry in entries) for what in ("violations", "draws"))
-        lines.append(f"| {name} | {len(entries)} | {' | '.join(cells)} | {broken:,} of {draws:,} draws |")
-    lines += _selection(document)
-    lines += ["", "| kernel | sizes | wisdom | one size | fp64 | violations | why |", "|---|---|---|---|---|---|---|"]
-    for name, entries in document["kernels"].items():
-        for entry in entries:
-            shown = [speeds([entry], way) for way in WAYS[1:]]
-            cells = [f"{found[0]:.2f}" if found else "-" for found in shown]
-            sizes = ", ".join(f"{size}={value}" for size, value in entry["sizes"].items())
-            lines.append(f"| {name} | {sizes} | {' | '.join(cells)} | {entry['violations']} | {entry['why']} |")
-    return "\n".join([*lines, ""])
-
-
-def _selection(document: Mapping[str, Any]) -> list[str]:
-    """Return lines on the time of the choice, and on the gain of tuning gemm by size over one size."""
-    found = {name: ns for name, ns in document.get("selection_ns", {}).items() if ns is not None}
-    lines = []
-    if found:
-        each = ", ".join(f"{name} {ns:.0f} ns" for name, ns in found.items())
-        lines += [
-            "",
-            f"The emitted `dispatch(device, sizes)` chooses in at most (target {TARGETS['selection_ns']} ns): {each}.",
-        ]
-    gains = [1 / speed for speed in speeds(document["kernels"].get("gemm", ()), "one")]
-    if gains:
-        lines += [
-            "",
+    if chosen := {e["kernel"]: e["selection_ns"] for e in results.values() if e.get("selection_ns") is not None}:
+        each = ", ".join(f"{name} {ns:.0f} ns" for name, ns in chosen.items())
+        parts.append(
+            f"The emitted `dispatch(device, sizes)` chooses in at most (target {TARGETS['selection_ns']} ns): {each}."
+        )
+    if gains := [1 / speed for speed in speeds(of["gemm"], "one")]:
+        parts.append(
             f"Lin 2025, Fig. 15: gemm tuned for its size is {statistics.geometric_mean(gains):.2f} times as fast as "
-            f"the header of one size in the geometric mean, and up to {max(gains):.2f} times.",
-        ]
-    return lines
+            f"the header of one size in the geometric mean, and up to {max(gains):.2f} times."
+        )
+    singly = [
+        (
+            entry["kernel"],
+            ", ".join(f"{size}={value}" for size, value in entry["sizes"].items()),
+            *(f"{found[0]:.2f}" if (found := speeds([entry], way)) else "-" for way in WAYS[1:]),
+            entry["violations"],
+            entry["why"],
+        )
+        for entry in entries
+    ]
+    return "\n\n".join([*parts, bench.table(("kernel", "sizes", *ways, "violations", "why"), singly)])
 
 
-def _cells(found: Sequence[float]) -> str:
-    return f"{statistics.geometric_mean(found):.3f} | {min(found):.2f}" if found else "- | -"
+def _cells(found: Sequence[float]) -> tuple[str, str]:
+    return (f"{statistics.geometric_mean(found):.3f}", f"{min(found):.2f}") if found else ("-", "-")
 
 
-def main() -> None:
-    """Run the benchmark and write its page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernels", default="")
+def measure(options: argparse.Namespace, sheet: bench.Sheet) -> None:
+    """Tune kernels and compare at every unseen size."""
+    if options.quick:
+        options.budget, options.unseen, options.draws = _QUICK
+    if not options.resume:
+        shutil.rmtree(options.output.with_suffix(".runs"), ignore_errors=True)
+    common = {"budget": options.budget, "seed": options.seed}
+    for name in bench.names_in(options.kernels, KERNELS, "kernel") or KERNELS:
+        tuning = Tuning(name, options)
+        sheet.add(
+            f"{name}, selection",
+            lambda tuning=tuning: {"kernel": tuning.kernel.name, "selection_ns": selection_ns(tuning)},  # type: ignore[misc]
+            **common,
+        )
+        for sizes in tuning.unseen:
+            sheet.add(
+                f"{name}, {label_of(sizes)}",
+                functools.partial(compared, tuning, sizes, options.draws),
+                draws=options.draws,
+                **common,
+            )
+
+
+def measure_errors(options: argparse.Namespace, sheet: bench.Sheet) -> None:
+    """Measure errors at several sizes."""
+    for name in bench.names_in(options.kernels, size_errors.LADDERS, "kernel") or size_errors.LADDERS:
+        settings = {"types": options.types, "draws": options.draws, "seed": options.seed}
+        sheet.add(name, functools.partial(size_errors.measured, load_kernel(name), **settings), **settings)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    of_errors = "--errors" in words
+    parser = bench.parser(__doc__, bench.RESULTS / ("size_errors.md" if of_errors else "sizes.md"))
+    parser.add_argument("--kernels", default="", help="names, separated by commas [all]")
     parser.add_argument("--budget", type=int, default=60)
     parser.add_argument("--unseen", type=int, default=20)
     parser.add_argument("--draws", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "sizes.md")
     parser.add_argument("--quick", action="store_true", help="few evaluations at few sizes")
     parser.add_argument("--errors", action="store_true", help="measure errors alone, of all bundled kernels")
     parser.add_argument("--types", type=int, default=8, help="choices of types with --errors")
-    parser.add_argument("--resume", action="store_true")
-    options = parser.parse_args()
-    if options.errors:
-        errors_at_sizes(options)
-        return
-    if options.quick:
-        options.budget, options.unseen, options.draws = _QUICK
-    options.kernels = options.kernels or ",".join(KERNELS)
-    kept = options.output.with_suffix(".json")
-    document: dict[str, Any] = {
-        "machine": f"{processor().name}, {usable_cores()} cores",
-        "command": shlex.join(["python", "benchmarks/sizes.py", *sys.argv[1:]]),
-        "budget": options.budget,
-        "kernels": {},
-        "selection_ns": {},
-    }
-    folder = options.output.with_suffix(".runs")
-    if not options.resume:
-        shutil.rmtree(folder, ignore_errors=True)
-    elif kept.exists():
-        document |= {name: json.loads(kept.read_text())[name] for name in ("kernels", "selection_ns")}
-    for name in options.kernels.split(","):
-        names, low, high, limit = KERNELS[name]
-        kernel = load_kernel(name)
-        entries = document["kernels"].setdefault(name, [])
-        asked = [{**kernel.sizes["default"], **sizes} for sizes in unseen_sizes(names, low, high, options.unseen)]
-        left = [sizes for sizes in asked if sizes not in [entry["sizes"] for entry in entries]]
-        if not left:
-            continue
-        runs = tuned_together(kernel, ladder(names, low, high, _TUNED), limit, options.budget, options.seed, folder)
-        gathered = gather(read_sources(runs))
-        document["selection_ns"][name] = selection_ns(gathered, kernel, [*asked, *(run.info.sizes for run in runs)])
-        wisdom = BySize(gathered, kernel, "host")
-        middle = runs[_TUNED // 2].best
-        for sizes in left:
-            start = time.perf_counter()
-            own = tuned_at(kernel, sizes, limit, options.budget, options.seed, folder)
-            entries.append(compared(kernel, wisdom, middle.configuration if middle else None, own, options.draws))
-            kept.write_text(json.dumps(document, indent=1) + "\n")
-            print(f"{name} {sizes}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
-    page = markdown(document)
-    options.output.write_text(page)
-    print(page)
-
-
-def errors_at_sizes(options: argparse.Namespace) -> None:
-    """Measure errors at several sizes, and write how often they exceed the limit predicted from the others."""
-    page = options.output.with_name("size_errors.md")
-    kept = page.with_suffix(".json")
-    found: dict[str, Any] = json.loads(kept.read_text()) if options.resume and kept.exists() else {}
-    for name in options.kernels.split(",") if options.kernels else size_errors.LADDERS:
-        if name not in found:
-            start = time.perf_counter()
-            found[name] = size_errors.measured(load_kernel(name), options.types, options.draws, options.seed)
-            kept.write_text(json.dumps(found) + "\n")
-            print(f"{name}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
-    command = shlex.join(["python", "benchmarks/sizes.py", *sys.argv[1:]])
-    text = size_errors.markdown(found, f"{processor().name}, {usable_cores()} cores", command)
-    page.write_text(text)
-    print(text)
+    own = [Path(size_errors.__file__)]
+    if of_errors:
+        return bench.main(
+            parser, "Errors predicted from other sizes", measure_errors, size_errors.page, words, scripts=own
+        )
+    return bench.main(parser, "Sizes that were never tuned", measure, page, words, scripts=own)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

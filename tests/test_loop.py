@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.simulated_devices import SimulatedDevices
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.tuning.session import Session
+from tests.support.simulated_devices import SimulatedDevices
 
 #: Seconds each configuration takes.
 SECONDS = (5.0, 1.0, 1.0, 1.0, 1.0, 2.0, 3.0, 2.0)

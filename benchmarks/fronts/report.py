@@ -1,8 +1,7 @@
-"""The figures of a comparison of fronts, as Markdown, JSON and a plot."""
+"""The figures of a comparison of fronts, as Markdown and JSON."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 from collections.abc import Sequence
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 
 from benchmarks.fronts.running import OURS, TOOLS
 from benchmarks.search.cells import Results
-from benchmarks.search.plots import DASHES, pyplot_module, save
 from benchmarks.search.report import machine, markdown_table, percent
 from benchmarks.search.significance import NOISE, welch_chance
 
@@ -25,7 +23,6 @@ Floats = NDArray[np.float64]
 
 #: A run counts as at the hypervolume of another within this much.
 _EQUAL: Final = 1e-9
-_WIDE: Final = 4
 _POINTS: Final = 25
 
 
@@ -106,17 +103,13 @@ def _padded(shares: Sequence[float], budget: int) -> list[float]:
 
 
 def write(figures: Figures, folder: Path, command: str) -> list[Path]:
-    """Write page, document and plot into a folder; return the files."""
+    """Write page and document into a folder; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     about = {"command": command, "date": f"{datetime.now(UTC):%Y-%m-%d}"} | machine()
-    page, document, plot = (folder / f"pareto.{ending}" for ending in ("md", "json", "png"))
-    has_plot = importlib.util.find_spec("matplotlib") is not None
-    if has_plot:
-        _draw(figures, plot)
-    shown = f"\n![hypervolume over evaluations]({plot.name})\n" if has_plot else ""
-    page.write_text(f"{_markdown(figures, about)}{shown}")
+    page, document = (folder / f"pareto.{ending}" for ending in ("md", "json"))
+    page.write_text(_markdown(figures, about))
     document.write_text(json.dumps({"about": about, "results": figures.to_json()}, allow_nan=False) + "\n")
-    return [page, document, *([plot] if has_plot else [])]
+    return [page, document]
 
 
 def _markdown(figures: Figures, about: dict[str, Any]) -> str:
@@ -190,28 +183,3 @@ def _target(figures: Figures) -> str:
             f"late: {', '.join(late) or 'none'}; mean over cells {percent(own, 1)} against {percent(other, 1)}"
         )
     return "Target, the peers' final hypervolume in half their evaluations:\n\n" + "\n".join(lines)
-
-
-def _draw(figures: Figures, path: Path) -> None:
-    pyplot = pyplot_module()
-    wide = min(len(figures.cells), _WIDE)
-    high = math.ceil(len(figures.cells) / wide)
-    figure, axes = pyplot.subplots(
-        high, wide, figsize=(3.6 * wide, 2.9 * high + 0.8), squeeze=False, sharex=True, sharey=True
-    )
-    evaluations = np.arange(1, figures.budget + 1)
-    for axis, cell in zip(axes.flat, figures.cells, strict=False):
-        for number, tool in enumerate(figures.tools):
-            low, middle, top = 100 * figures.quartiles(cell, tool)
-            style = {"color": f"C{number}", "linewidth": 2.2 if tool == OURS else 1.2, "linestyle": DASHES[number % 4]}
-            axis.plot(evaluations, middle, label=tool, **style)
-            axis.fill_between(evaluations, low, top, color=f"C{number}", alpha=0.15, linewidth=0)
-        axis.set_title(cell, fontsize=9)
-        axis.set_ylim(0, 101)
-        axis.grid(alpha=0.3)
-    for axis in axes.flat[len(figures.cells) :]:
-        axis.set_visible(False)
-    for axis in axes.flat[max(0, len(figures.cells) - wide) : len(figures.cells)]:
-        axis.set_xlabel("evaluations")
-    figure.supylabel("hypervolume, % of the recorded front's\n(median, quartiles)", fontsize=10)
-    save(figure, path, axes.flat[0], columns=5)

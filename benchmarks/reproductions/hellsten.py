@@ -6,8 +6,6 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -18,7 +16,6 @@ from benchmarks.reproductions.item import Cell, Given, Item, Outcome, Table
 from benchmarks.reproductions.replayed import jobs_of, recordings, replayed, run_all
 from benchmarks.reproductions.spread import percents, spread
 from benchmarks.search.peers import PEERS
-from benchmarks.search.plots import pyplot_module, save
 from benchmarks.search.precision_cells import shares
 from benchmarks.search.report import percent
 from benchmarks.search.tools import Tool
@@ -140,40 +137,8 @@ def b_t6(given: Given) -> Outcome:
             "A full budget of the paper is 20 to 120 evaluations, by benchmark (Table 3), a small one two thirds of it "
             f"and a tiny one a third; here they are {', '.join(map(str, reversed(POINTS)))} on every space.",
         ),
-        {"budgets": partial(_draw_budgets, comparison=comparison)},
         {"seeds": {tool.name: runs_of(given, tool) for tool in tools_of(given)}},
     )
-
-
-def _draw_budgets(path: Path, comparison: Comparison) -> None:
-    """Draw a group for each budget (Fig. 5)."""
-    _draw_groups(
-        path,
-        {f"{point}": {t: reached(comparison, t, point) for t in comparison.strategies} for point in POINTS},
-        "evaluations",
-        "% of the best recorded performance\n(mean over spaces; quartiles over runs)",
-    )
-
-
-def _draw_groups(path: Path, groups: Mapping[str, Mapping[str, NDArray[np.float64]]], across: str, label: str) -> None:
-    """Draw means with quartiles over runs, side by side for each group."""
-    pyplot = pyplot_module()
-    names = list(next(iter(groups.values())))
-    figure, axis = pyplot.subplots(figsize=(2.0 * len(groups) + 1.5, 4.2))
-    width = 0.7 / len(names)
-    for number, name in enumerate(names):
-        found = [100 * group[name] for group in groups.values()]
-        lower, upper = np.array([np.quantile(values, (0.25, 0.75)) for values in found]).T
-        means = np.array([values.mean() for values in found])
-        errors = (np.maximum(means - lower, 0), np.maximum(upper - means, 0))
-        places = np.arange(len(groups)) + (number - (len(names) - 1) / 2) * width
-        marker = "osD^vPX*"[number % 8]
-        axis.errorbar(places, means, errors, fmt=marker, color=f"C{number}", capsize=2, markersize=5, label=name)
-    axis.grid(alpha=0.3, axis="y")
-    axis.set_xticks(range(len(groups)), list(groups))
-    axis.set_xlabel(across)
-    axis.set_ylabel(label)
-    save(figure, path, axis, columns=3)
 
 
 # -- Table 9: how much faster ----------------------------------------------------------------------
@@ -217,7 +182,6 @@ def b_t9(given: Given) -> Outcome:
             "of the other tool's.",
             _SPACES_DIFFER,
         ),
-        {},
         {"factors": {f"{space}: {tool}": value for (space, tool), value in factors.items()}},
     )
 
@@ -394,17 +358,6 @@ def ablation(given: Given, tools: Sequence[Tool], parts: Sequence[str], stated: 
             "whole: then there is nothing for a local search to find.",
             _SPACES_DIFFER,
         ),
-        {
-            "shares": partial(
-                _draw_groups,
-                groups={
-                    f"{point}": {tool: reached(comparison, tool, point) for tool in comparison.strategies}
-                    for point in POINTS
-                },
-                across="evaluations",
-                label="% of the best recorded performance\n(mean over spaces; quartiles over runs)",
-            )
-        },
     )
 
 

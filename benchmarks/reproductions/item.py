@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from benchmarks.reproductions.spread import FEWEST
 from benchmarks.search.cells import Cache, Job, Results
-from benchmarks.search.report import Draw
 from benchmarks.search.runner import run_jobs
 from mptune.cli.options import parse_sizes
 from mptune.errors import MptuneError
@@ -110,14 +109,12 @@ class Outcome:
         summary: what came out beside what the paper found, in a sentence or a few.
         tables: the paper's figures beside ours.
         differs: what is not as in the paper and why, a sentence each.
-        plots: how to draw each plot, by a name that becomes part of the file's.
         data: figures that are in no table, for the JSON document.
     """
 
     summary: str
     tables: tuple[Table, ...]
     differs: tuple[str, ...]
-    plots: Mapping[str, Draw] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
 
 

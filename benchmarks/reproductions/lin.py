@@ -14,13 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.in_turn import measure_in_turn
 from benchmarks.kernels import blas_ms
@@ -28,7 +26,6 @@ from benchmarks.reproductions.item import Cell, Given, Item, Outcome, Table
 from benchmarks.reproductions.replayed import jobs_of, recordings, run_all
 from benchmarks.reproductions.spread import percents, spread
 from benchmarks.search.cells import Job
-from benchmarks.search.plots import DASHES, pyplot_module, save
 from benchmarks.search.report import percent
 from benchmarks.search.tools import DEFAULT, Tool
 from mptune.backends import get_backend
@@ -305,28 +302,8 @@ def l_f8(given: Given) -> Outcome:
             _measured_at_each(given),
             "The paper compares with CLBlast's kernel; ours is the same kernel without the two switches.",
         ),
-        {
-            "speed": partial(
-                _draw_bars, values={v: [gflops(n, medians[n][v]) for n in medians] for v in VARIANTS}, sizes=medians
-            )
-        },
         {"ms": {str(n): dict(times) for n, times in best.items()}},
     )
-
-
-def _draw_bars(path: Path, values: Mapping[str, Sequence[float]], sizes: Sequence[int] | Mapping[int, Any]) -> None:
-    pyplot = pyplot_module()
-    figure, axis = pyplot.subplots(figsize=(8, 3.8))
-    width = 0.8 / len(values)
-    for number, (name, speeds) in enumerate(values.items()):
-        grey = str(0.2 + 0.6 * number / max(len(values) - 1, 1))
-        hatch = ("", "//", "..", "xx")[number % 4]
-        positions = np.arange(len(speeds)) + (number - (len(values) - 1) / 2) * width
-        axis.bar(positions, speeds, width, label=name, color=grey, hatch=hatch, edgecolor="black", linewidth=0.5)
-    axis.set_xticks(range(len(sizes)), [str(n) for n in sizes])
-    axis.set_xlabel("M = N = K")
-    axis.set_ylabel("GFlop/s")
-    save(figure, path, axis, columns=4)
 
 
 # -- Fig. 15: tuned for the size or for 1024 -------------------------------------------------------
@@ -369,7 +346,6 @@ def l_f15(given: Given) -> Outcome:
             "gains.",
             f"Fixed: {_tile(fixed)}.",
         ),
-        {"speed": partial(_draw_bars, values=speeds, sizes=list(found))},
     )
 
 
@@ -426,7 +402,6 @@ def l_f12(given: Given) -> Outcome:
             f"turns, {_BLAS_ROUNDS} times, and the least of each counts. CLBlast and clBLAS are not here.",
             _drawn(given) + f"; the fastest of them at {tuned_at} is taken. Of fp64 a quarter as many are drawn.",
         ),
-        {"speed": partial(_draw_blas, speeds=speeds)},
     )
 
 
@@ -452,21 +427,6 @@ def beside_blas(
 
 def _workers() -> int:
     return int(get_backend("host").describe().limits["workers"])
-
-
-def _draw_blas(path: Path, speeds: Mapping[str, Mapping[int, tuple[float, float]]]) -> None:
-    pyplot = pyplot_module()
-    figure, axes = pyplot.subplots(1, len(speeds), figsize=(5 * len(speeds), 3.8), squeeze=False)
-    for axis, (type_name, of_type) in zip(axes.flat, speeds.items(), strict=True):
-        sizes = sorted(of_type)
-        for number, name in enumerate(("gemm", "BLAS")):
-            style = {"color": f"C{number}", "linestyle": DASHES[number], "marker": "os"[number]}
-            axis.plot(sizes, [of_type[n][number] for n in sizes], label=name, **style)
-        axis.set_title(type_name, fontsize=10)
-        axis.set_xlabel("M = N = K")
-        axis.set_ylim(0, None)
-    axes.flat[0].set_ylabel("GFlop/s")
-    save(figure, path, axes.flat[0], columns=2)
 
 
 # -- Fig. 14: tuners -------------------------------------------------------------------------------
@@ -595,7 +555,6 @@ def l_f14(given: Given) -> Outcome:
                 percent(float((reached >= 0.75).mean()), 0),
             )
         )
-    whole = np.array([optimum.time_ms / trial.time_ms for trial in recorded.trials if trial.is_valid])
     return Outcome(
         f"Of the best recorded speed EI reaches {percent(shares['EI'].mean(), 1)} in {_ITERATIONS} evaluations, with "
         f"pipeline balance {percent(shares['EI, pipeline balance'].mean(), 1)} and random search "
@@ -624,7 +583,6 @@ def l_f14(given: Given) -> Outcome:
             "64. PSO and SA have mptune's settings, the paper's CLTune's. The nearest-neighbour search is mptune's "
             "local search, which the paper does not have.",
         ),
-        {"tuners": partial(_draw_violins, shares=shares, whole=whole)},
         {"shares": {tool: reached.tolist() for tool, reached in shares.items()}},
     )
 
@@ -651,25 +609,6 @@ def _network_job(name: str, path: Path, rounds: int) -> Job:
         files=(path, Path(__file__)),
         version=DEFAULT.version,
     )
-
-
-def _draw_violins(path: Path, shares: Mapping[str, NDArray[np.float64]], whole: NDArray[np.float64]) -> None:
-    """Draw a violin, the mean and the standard deviation of each tuner, and of all configurations on the right."""
-    pyplot = pyplot_module()
-    figure, (left, right) = pyplot.subplots(
-        1, 2, figsize=(1.4 * len(shares) + 2.5, 4.4), width_ratios=(len(shares), 1.4), layout="constrained"
-    )
-    for axis, groups in ((left, shares), (right, {"all configurations": whole})):
-        values = [100 * group for group in groups.values()]
-        places = np.arange(1, len(values) + 1)
-        for body in axis.violinplot(values, places, showextrema=False, widths=0.8)["bodies"]:
-            body.set(facecolor="0.75", edgecolor="black", alpha=1.0)
-        means, deviations = [v.mean() for v in values], [v.std() for v in values]
-        axis.errorbar(places, means, deviations, fmt="none", ecolor="black", capsize=5)
-        axis.plot(places, means, "o", color="C3")
-        axis.set_xticks(places, [name.replace(" ", "\n") for name in groups], fontsize=8)
-    left.set_ylabel(f"% of the best recorded speed after {_ITERATIONS} evaluations\n(mean, standard deviation)")
-    save(figure, path)
 
 
 ITEMS: Final[Mapping[str, Item]] = MappingProxyType(

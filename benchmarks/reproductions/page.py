@@ -1,8 +1,7 @@
-"""What came out of the items: a JSON document and the plots of each, and one page of all of them."""
+"""What came out of the items: a JSON document of each, and one page of all of them."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import re
@@ -56,16 +55,9 @@ _QUICK: Final = (
 
 
 def keep(name: str, item: Item, outcome: Outcome, folder: Path, command: str, wall_s: float) -> dict[str, Any]:
-    """Write an item's document and plots into ``papers`` of a folder, in place of earlier ones; return the document."""
+    """Write an item's document into ``papers`` of a folder and return it."""
     parts = folder / _FOLDER
     parts.mkdir(parents=True, exist_ok=True)
-    for old in parts.glob(f"{name}-*.png"):
-        old.unlink()
-    plots = []
-    if importlib.util.find_spec("matplotlib") is not None:
-        for plot, draw in outcome.plots.items():
-            plots.append(f"{name}-{plot}.png")
-            draw(parts / plots[-1])
     about = {"command": command, "date": f"{datetime.now(UTC):%Y-%m-%d}", "wall_s": round(wall_s, 1)} | machine()
     about |= {"cpu": processor().name, "cores": usable_cores()}
     document = {
@@ -76,7 +68,6 @@ def keep(name: str, item: Item, outcome: Outcome, folder: Path, command: str, wa
         "summary": outcome.summary,
         "tables": [_finite(asdict(table)) for table in outcome.tables],
         "differs": list(outcome.differs),
-        "plots": plots,
         "data": _finite(dict(outcome.data)),
     }
     write_whole(parts / f"{name}.json", f"{json.dumps(document, indent=1, allow_nan=False)}\n".encode())
@@ -135,8 +126,6 @@ def _read(file: Path) -> tuple[Mapping[str, Any], str]:
         sentences = [document["where"], document["what"], document["summary"], *document["differs"]]
         if isinstance(document["differs"], str) or not all(isinstance(each, str) for each in sentences):
             raise ValueError("it has something else in place of a sentence")
-        if missing := [plot for plot in document["plots"] if not (file.parent / plot).is_file()]:
-            raise ValueError(f"there is no {', '.join(missing)}")
         _contents([document])
         return document, markdown_of(document)
     except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
@@ -152,7 +141,6 @@ def markdown_of(document: Mapping[str, Any]) -> str:
         *([_QUICK] if "--quick" in about["command"].split() else []),
         document["summary"],
         *(_table(Table(**table)) for table in document["tables"]),
-        *(f"![{Path(plot).stem}]({_FOLDER}/{plot})" for plot in document["plots"]),
     ]
     if document["differs"]:
         parts.append("What differs, and why:\n\n" + "\n".join(f"- {reason}" for reason in document["differs"]))

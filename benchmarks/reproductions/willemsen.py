@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from benchmarks.reproductions.item import Cell, Given, Item, Outcome, Skipped, Table, require
 from benchmarks.reproductions.replayed import recordings, replayed
 from benchmarks.reproductions.spread import percents, spread
-from benchmarks.search.plots import DASHES, draw_bars, draw_curves, pyplot_module, save
 from benchmarks.search.report import percent
 from benchmarks.search.tools import DEFAULT, Tool
 from mptune.errors import SpaceFileError
@@ -277,23 +276,6 @@ def w_f1(given: Given) -> Outcome:
             _MACHINES,
             _STRATEGIES,
         ),
-        {
-            **{
-                f"curves-{gpu}": partial(
-                    draw_curves, comparison=comparison, strategies=(DEFAULT.name, *TOOLS), first=20
-                )
-                for gpu, comparison in by_gpu.items()
-            },
-            **{
-                f"factors-{gpu}": partial(
-                    draw_bars,
-                    values=by_name[gpu],
-                    spread=_spreads(comparison),
-                    label="mean deviation factor (standard deviation over kernels), less is better",
-                )
-                for gpu, comparison in by_gpu.items()
-            },
-        },
         {gpu: comparison.to_json() for gpu, comparison in by_gpu.items()},
     )
 
@@ -316,10 +298,6 @@ def default_factors(comparison: Comparison) -> NDArray[np.float64]:
     distances, column = comparison.mean_distances(), comparison.strategies.index(DEFAULT.name)
     others = np.delete(distances, column, axis=1).mean(axis=1)
     return np.asarray(np.divide(distances[:, column], others, out=np.ones(len(others)), where=others > 0))
-
-
-def _spreads(comparison: Comparison) -> dict[str, float]:
-    return {DEFAULT.name: float(default_factors(comparison).std())} | _spread(_without_default(comparison))
 
 
 def of_turing(files: Mapping[str, Path]) -> dict[str, Path]:
@@ -420,7 +398,6 @@ def w_f4(given: Given) -> Outcome:
             _MACHINES,
             _STRATEGIES,
         ),
-        {"evaluations": partial(_draw_match, comparison=reached, goal=goal, arrivals=arrivals, far=far)},
         {"evaluations": {f"{space}: {tool}": n for (space, tool), n in arrivals.items()}},
     )
 
@@ -435,30 +412,6 @@ def _arrivals(simulation: Simulation, distance: float) -> NDArray[np.float64]:
     """Return the first evaluation at which each run is as near, infinity for one that never is."""
     near = simulation.distance_curves() <= distance
     return np.where(near.any(axis=1), near.argmax(axis=1) + 1.0, np.inf)
-
-
-def _draw_match(
-    path: Path, comparison: Comparison, goal: Mapping[str, float], arrivals: Mapping[tuple[str, str], float], far: int
-) -> None:
-    pyplot = pyplot_module()
-    figure, axes = pyplot.subplots(1, len(goal), figsize=(4.2 * len(goal), 4), squeeze=False)
-    for axis, space in zip(axes.flat, goal, strict=True):
-        for number, tool in enumerate(comparison.strategies):
-            curve = 100 * comparison.simulation(space, tool).distance_curves().mean(axis=0)
-            curve = np.where(np.isfinite(curve), curve, np.nan)
-            steps = np.arange(1, len(curve) + 1)
-            axis.plot(steps[19:], curve[19:], label=tool, color=f"C{number}", linestyle=DASHES[number % 4])
-            if math.isfinite(arrivals[space, tool]):
-                axis.plot(arrivals[space, tool], 100 * goal[space], "o", color=f"C{number}", markersize=8)
-        axis.plot([BUDGET], [100 * goal[space]], "D", color="black", label=f"EI after {BUDGET}", markersize=8)
-        axis.axhline(100 * goal[space], color="0.7", linewidth=0.8)
-        axis.set_yscale("symlog", linthresh=0.1)
-        axis.set_ylim(bottom=-0.01)  # what is at 0 is seen whole
-        axis.set_xlim(0, far)
-        axis.set_title(space, fontsize=10)
-        axis.set_xlabel("evaluations")
-    axes.flat[0].set_ylabel("distance from the optimum in %\n(mean over runs)")
-    save(figure, path, axes.flat[0], columns=5)
 
 
 # -- w-t1: hyperparameters -------------------------------------------------------------------------

@@ -7,8 +7,8 @@ and is entered in ``benchmarks.search.section.SECTIONS``:
 - ``jobs(settings)`` lists what is to run: one :class:`~benchmarks.search.cells.Job` per space and tool, for some
   seeds. A job names a *target*, a function ``module:function`` that is given the job's settings (JSON) in a fresh
   process of one thread and returns what to call with each seed: ``target(settings)(seed) -> result`` (JSON).
-- ``report(settings, results)`` turns the results into a :class:`~benchmarks.search.report.Report`: Markdown, a JSON
-  document, and functions that draw.
+- ``report(settings, results)`` turns the results into a :class:`~benchmarks.search.report.Report`: Markdown and a JSON
+  document.
 
 :mod:`~benchmarks.search.tools` has the target nearly every section wants: ``replay`` runs a tool, which is a strategy
 of mptune or a peer of :mod:`~benchmarks.search.peers`, on a recorded space (or on one derived from it: a settings key

@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.search.cells import Job, Results
-from benchmarks.search.plots import draw_shares
 from benchmarks.search.precision_cells import (
     BUDGET,
     EARLY,
-    PAPER_PENALTY,
     RANDOM,
     Cell,
     cells_of,
@@ -40,8 +37,6 @@ Floats = NDArray[np.float64]
 _SOON: Final = 30
 _TARGET_SHARE: Final = 0.99
 _TARGET_WINS: Final = 0.99
-#: What Heldens 2026 calls BO and GA, under its penalty, with mptune's defaults.
-_BEST_OF_PAPER: Final = (f"mptune bayesian-multi ({PAPER_PENALTY})", f"mptune genetic ({PAPER_PENALTY})")
 _PAPERS: Final = "The searches of Heldens 2026 with its settings, beside its figures: h-f5 and h-f10 in `papers.md`."
 
 
@@ -69,13 +64,10 @@ class Mixed(Section):
         if not comparison.spaces:
             return Report(self.title, "No tool has results on all cells.", {"failures": failures})
         figures = Figures.of(comparison, cells)
-        shown = [name for name in (DEFAULT.name, *_BEST_OF_PAPER, RANDOM.name) if name in comparison.strategies]
-        levels = levels_of(comparison, cells)
         return Report(
             self.title,
             _markdown(figures, cells, results),
             figures.to_json() | {"failures": failures},
-            {"share": partial(draw_shares, comparison=comparison, levels=levels, tools=shown)},
         )
 
 

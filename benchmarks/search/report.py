@@ -1,23 +1,19 @@
-"""Results as Markdown, JSON and plots."""
+"""Results as Markdown and JSON."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["Draw", "Report", "finite_or_none", "machine", "markdown_table", "percent", "write"]
-
-#: Draws one plot into a file.
-Draw = Callable[[Path], None]
+__all__ = ["Report", "finite_or_none", "machine", "markdown_table", "percent", "write"]
 
 _DISTRIBUTIONS: Final = (
     "mptune",
@@ -41,13 +37,11 @@ class Report:
         title: heading.
         markdown: text and tables below the heading.
         data: the same as a JSON document, complete.
-        plots: how to draw each plot, by a name that becomes part of the file's.
     """
 
     title: str
     markdown: str
     data: Mapping[str, Any]
-    plots: Mapping[str, Draw] = field(default_factory=dict)
 
 
 def write(report: Report, section: str, folder: Path, command: str, wall_s: float) -> list[Path]:
@@ -65,19 +59,12 @@ def write(report: Report, section: str, folder: Path, command: str, wall_s: floa
     """
     parts = folder / "search"
     parts.mkdir(parents=True, exist_ok=True)
-    plots = []
-    for name, draw in report.plots.items():
-        if importlib.util.find_spec("matplotlib") is None:
-            break
-        plots.append(parts / f"{section}-{name}.png")
-        draw(plots[-1])
-    shown = "\n\n".join(f"![{plot.stem}](search/{plot.name})" for plot in plots)
     about = {"command": command, "date": f"{datetime.now(UTC):%Y-%m-%d}", "wall_s": round(wall_s, 1)} | machine()
-    text = f"## {report.title}\n\n{report.markdown.strip()}\n\n{shown}".strip() + "\n"
+    text = f"## {report.title}\n\n{report.markdown.strip()}\n"
     document = {"section": section, "about": about, "markdown": text, "results": dict(report.data)}
     path = parts / f"{section}.json"
     path.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
-    return [_write_all(folder), path, *plots]
+    return [_write_all(folder), path]
 
 
 def _write_all(folder: Path) -> Path:

@@ -21,12 +21,6 @@ SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "timing": "benchmarks.search.timing:Timing",
         "score": "benchmarks.search.score:Score",
         "mixed": "benchmarks.search.mixed:Mixed",
-        "ranking": "benchmarks.search.ranking:Ranking",
-        "sequential": "benchmarks.search.sequential:Sequential",
-        "failures": "benchmarks.search.failures:Failures",
-        "overhead": "benchmarks.search.overhead:Overhead",
-        "batches": "benchmarks.search.batches:Batches",
-        "ablation": "benchmarks.search.ablation:Ablation",
     }
 )
 

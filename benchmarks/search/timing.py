@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any, ClassVar, Final
 
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.peers import PEERS
-from benchmarks.search.plots import draw_bars, draw_curves
 from benchmarks.search.report import Report, finite_or_none, markdown_table, percent
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.significance import NOISE, welch_chance
@@ -21,7 +19,6 @@ __all__ = ["Timing"]
 
 _TARGET_DISTANCE: Final = 0.006
 _TARGET_END: Final = 0.99
-_PLOTTED_PEERS: Final = 4
 
 
 class Timing(Section):
@@ -58,23 +55,10 @@ class Timing(Section):
         if not comparison.spaces:
             return Report(self.title, "No tool has results on all spaces.", {"failures": _failures(results)})
         verdicts = _verdicts(comparison)
-        peers = _by_distance(comparison, PEERS)
-        shown = [*(name for name in (DEFAULT.name, "mptune random") if name in comparison.strategies)]
-        shown = [*shown[:1], *peers[:_PLOTTED_PEERS], *shown[1:]]
-        factors = comparison.deviation_factors()
         return Report(
             self.title,
             _markdown(settings, tools, comparison, verdicts, results),
             comparison.to_json() | {"verdicts": verdicts, "failures": _failures(results)},
-            {
-                "curves": partial(draw_curves, comparison=comparison, strategies=shown),
-                "deviation-factor": partial(
-                    draw_bars,
-                    values=dict(zip(comparison.strategies, factors.mean(axis=0).tolist(), strict=True)),
-                    spread=dict(zip(comparison.strategies, factors.std(axis=0).tolist(), strict=True)),
-                    label="mean deviation factor (standard deviation over spaces), less is better",
-                ),
-            },
         )
 
 

@@ -27,10 +27,12 @@ from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
 from mptune.strategies import make
 
-__all__ = ["ORDERS", "TARGET", "Halves", "search_in_stages"]
+__all__ = ["DENSE", "ORDERS", "TARGET", "Halves", "search_in_stages"]
 
 #: The target of :func:`search_in_stages`.
 TARGET: Final = "benchmarks.search.two_stages:search_in_stages"
+#: Below this part of all combinations a stage would mostly ask for what is not recorded.
+DENSE: Final = 0.5
 #: Which kind of parameters is searched first.
 ORDERS: Final[Mapping[str, str]] = {
     "performance then precision": "optimisation",

@@ -142,7 +142,7 @@ class DataManager:
     def typed(self, argument: Argument, precision: Precision | None) -> NDArray[Any]:
         """Return a buffer's input in a precision (None for an integer): C-contiguous, read-only, rounded to nearest.
 
-        Copies are cached in memory within the budget; a disk cache is hardly faster (``benchmarks/typed_copies.py``).
+        Copies are cached in memory within the budget; a disk cache is hardly faster.
         """
         values = np.asarray(self.inputs[argument.name])
         if precision is None or (values.dtype == precision.dtype and not precision.is_traced):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from vendor_compilers import needs
 
-from benchmarks import compound, transfer
+from benchmarks import transfer
 from mptune.interop import write_run
 from mptune.interop.recorded import Record, assemble
 from mptune.results.trial import Measurement, Status
@@ -32,13 +32,9 @@ BBAC = "--applications bbac --parts ways --size bbac:cells=200 --size bbac:years
 PROGRAMS = {
     "adopt": (
         "--programs friction --parts programs --thresholds 1e-3 --budget 2 --output {out}/a.md",
-        r"[|] passed [|] [^|]* [|] ",
+        r"[|] friction [|].*[|] passed [|] [^|]* [|] ",
     ),
-    "applications": (f"{BBAC} --seeds 1 --budget 9 --output {{out}}/a.md", "beside alone, geometric mean: "),
-    "checking": ("--evaluations 2 --kernels axpy --output {out}/a.md", "[|] axpy [|] "),
-    "compile_all": ("--kernels axpy --backends host --jobs 1 --sample 1 --output {out}/a.md", r"64 [|] 1 [|] 0 [|] "),
-    "fp16": ("--configurations 1", "bessel [|] default [|] "),
-    "instrument": ("axpy --signatures 2", "axpy +2 +"),
+    "applications": (f"{BBAC} --seeds 1 --budget 9 --output {{out}}/a.md", "[|] bbac [|] "),
     "kernels": ("--kernels axpy --size smoke --rounds 2 --candidates 1 --budget 3 --runs {out} --json", '"speedup": '),
     "papers": ("h-t2 l-f15 --quick --budget 4 --output {out} --work {out}", "configurations differs by "),
     "mistakes": ("work_queue --budget 4", '"wall_s": '),
@@ -48,33 +44,25 @@ PROGRAMS = {
         "axpy-host time,error [|] ",
     ),
     "record": (f"axpy --work {{out}}/w --output {{out}} {NARROW}", "axpy-host-0: "),
-    "sass": ("--kernels axpy --output {out}/a.md", "[|] vectors of 8 fp16 [|] "),
-    "scaling": (
-        "--spaces {out} --only toy-one --strategies random --budget 20 --seeds 1 --output {out}/a.md",
-        "random [|] 16 [|] ",
-    ),
     "search_quality": (
         f"--sections timing,mixed --spaces {{out}} --data {{data}} --only axpy,toy-one {ONE} --work {{out}}/w "
         "--output {out}",
         "mptune random [|] ",
     ),
     "sizes": ("--errors --kernels axpy --types 1 --draws 2 --output {out}/a.md", "_axpy_ [|] "),
-    "space_construction": ("--spaces {out} --repeats 1 --alone", "small +12 +10 +"),
     "startup": ("--rounds 1 --output {out}/a.md", "mptune --help` [|] "),
-    "storage": ("--trials 200 --singly 5 --output {out}/a.md", r"the first 5\) [|] "),
     "throughput": ("--budget 3 --rounds 1 --biased 0 --alone --json", '"per_second": '),
     "timing_quality": ("statistics --output {out}/a.md", "always busy [|] "),
     "trust": ("--seeds 1 --budget 8 --only work_queue", "wrong winners [|] "),
-    "typed_copies": ("--count 100000", "fp32 +"),
     "unseen": ("--kernels axpy --budget 3 --draws 5 --sections rates --output {out}/a.md", "axpy [|] 0.01 [|] "),
 }
-NEEDS = {"opencl": needs("opencl"), "sass": needs("cuda")}
+NEEDS = {"opencl": needs("opencl")}
 #: Their exit code 1 says that a limit was missed, as it may be on a busy machine.
 MAY_MISS = ("startup", "trust")
 
 
 def write_recordings(folder: Path) -> None:
-    """Write one kernel's recordings on two devices, and a space to construct."""
+    """Write one kernel's recordings on two devices."""
     for device, scale in (("one", 1.0), ("two", 5.0)):
         records = []
         for row in itertools.product(range(1, 21), range(1, 11)):
@@ -83,11 +71,6 @@ def write_recordings(folder: Path) -> None:
             records.append(Record(row, Status.OK, measurement=Measurement({"time_ms": time_ms}, durations_s=spent)))
         recorded = assemble(f"toy-{device}", ("block", "tile"), {}, records, kernel="k", device=f"ACME {device}")
         write_run(recorded, folder / f"toy-{device}.json.gz", "cache")
-    parameters = [{"Name": n, "Type": "int", "Values": v} for n, v in (("a", "[1, 2, 4]"), ("b", "[1, 2, 3, 4]"))]
-    conditions = [{"Expression": "a * b <= 8", "Parameters": ["a", "b"]}]
-    (folder / "t1").mkdir()
-    space = {"ConfigurationSpace": {"TuningParameters": parameters, "Conditions": conditions}}
-    (folder / "t1" / "small.json").write_text(json.dumps(space))
 
 
 def run(name: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -107,17 +90,9 @@ def test_a_program_ends_well_and_prints_a_finite_number(name: str, tmp_path: Pat
     write_recordings(tmp_path)
     words = words.format(out=tmp_path, data=ROOT / "benchmarks" / "data")
     done = run(name, *shlex.split(words))
-    if "nvdisasm is not installed" in done.stderr:
-        pytest.skip(done.stderr)
     assert done.returncode in ((0, 1) if name in MAY_MISS else (0,)), done.stderr
     pages = [path.read_text() for path in sorted(tmp_path.glob("*.md"))]
     assert math.isfinite(number_after(pattern, "\n".join([done.stdout, done.stderr, *pages])))
-
-
-def test_compound_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(compound.SIZES, "kmeans", {"n": 1000})  # type: ignore[call-overload]
-    assert compound.main(["--only", "kmeans", "--quick", "--output", str(tmp_path)]) == 0
-    assert 0 < number_after("[|] kmeans [|] n=1000 [|] ", (tmp_path / "compound.md").read_text()) <= 1
 
 
 def test_searches_from_earlier_runs(
@@ -126,37 +101,22 @@ def test_searches_from_earlier_runs(
     monkeypatch.setattr(transfer, "_SOURCE", 40)
     monkeypatch.setattr(transfer, "_BUDGET", 12)
     write_recordings(tmp_path)
-    assert transfer.main(["--spaces", str(tmp_path), "--seeds", "1", "--output", str(tmp_path)]) == 0
-    assert number_after("[|] toy-one [|] 1 [|] ", capsys.readouterr().out) >= 0
+    assert transfer.main(["--spaces", str(tmp_path), "--seeds", "1", "--output", str(tmp_path / "t.md")]) == 0
+    assert number_after("[|] toy-one [|] ", capsys.readouterr().out) >= 0
 
 
-def test_all_that_a_gpu_is_asked_for_on_a_simulated_one(tmp_path: Path) -> None:
-    """But for the libraries that only a real one has; what is compiled beforehand is not compiled again."""
+def test_axpy_on_a_simulated_gpu_and_what_is_compiled_beforehand_is_not_compiled_again(tmp_path: Path) -> None:
     (tmp_path / "simulated").mkdir()
-    words = f"--data {tmp_path}/data --work {tmp_path}/work --output {tmp_path}/gpu.md --size smoke --kernels axpy"
-    words += " --matrices 64 --candidates 1 --rounds 2"
     variables = {**environment(tmp_path / "simulated"), "MPTUNE_CACHE_DIR": str(tmp_path / "cache")}
+    words = f"--output {tmp_path}/gpu.md --size smoke --sections axpy --candidates 1 --rounds 2".split()
 
-    def narrow(more: str) -> set[Path]:
-        done = run("../tests/benchmarking/narrow_gpu_benchmark", *words.split(), *more.split(), **variables)
+    def compiled(*more: str) -> set[Path]:
+        done = run("gpu", *words, *more, **variables)
         assert done.returncode == 0, done.stderr
         return {path for path in (tmp_path / "cache" / "binaries").rglob("*") if path.is_file()}
 
-    compiled = narrow("--compile sm_90 --sections axpy")
-    assert len(compiled) >= 4
-    assert narrow("--sections axpy") == compiled
-    narrow("--plan 300")
-    sections = json.loads((tmp_path / "gpu.json").read_text())["sections"]
-    assert sorted(sections) == ["axpy", "energy", "gemm", "spaces"]
-    for document in sections.values():
-        assert document["complete"]
-        assert document["device"] == "CUDA device (simulated: times are made up)"
-    products = {product["type"]: product["kernels"] for product in sections["gemm"]["products"]}
-    assert set(products) == {"fp32", "TF32", "fp16"}
-    for row in sections["axpy"]["rows"]:
-        assert row["tried"] == row["configurations"] == 2
-        assert len(set(row["times_ms"])) == 1  # by the device's clock, not this machine's
-    entry = sections["spaces"]["kernels"]["axpy"]
-    assert entry["statuses"] == {"ok": 16}
-    levels = sections["energy"]["kernels"]["axpy"]["levels"]
-    assert levels["low"]["fastest"]["time_ms"] < levels["fp64"]["fastest"]["time_ms"]
+    assert compiled("--compile", "sm_90") == compiled() != set()
+    rows = json.loads((tmp_path / "gpu.json").read_text())["rows"]
+    assert [row["result"]["device"].partition(" (")[0] for row in rows.values()] == ["CUDA device"] * 4
+    for row in rows.values():
+        assert len(set(row["result"]["times_ms"])) == 1  # by the device's clock, not this machine's

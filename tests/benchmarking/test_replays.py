@@ -12,13 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.coregional import Coregional
 from benchmarks.fronts.problem import FrontProblem, FrontRecorder
 from benchmarks.search import cells, score
-from benchmarks.search.ablated import VARIANTS, make_variant
 from benchmarks.search.cells import Cache, Job
 from benchmarks.search.driving import drive
-from benchmarks.search.failing import PATTERNS, fail_share
 from benchmarks.search.peers import PEERS
 from benchmarks.search.problem import BudgetSpent, Problem, Recorder
 from benchmarks.search.tools import replay
@@ -30,7 +27,6 @@ from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.strategies import make
-from mptune.strategies.base import Source
 
 BYTES = {"fp64": 8, "fp32": 4, "fp16": 2}
 ERRORS = {"fp64": 1e-16, "fp32": 1e-7, "fp16": 1e-3}
@@ -193,105 +189,6 @@ def test_driving_ahead_is_told_in_order_and_late() -> None:
 
     drive(Watched(), lambda asked: list(evaluator.evaluate(asked)), 5, under_way=3)  # type: ignore[arg-type]
     assert calls == ["ask 3"] + ["tell", "ask 1"] * 2 + ["tell"] * 3
-
-
-# -- made-up spaces -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("share", [0.1, 0.6])
-def test_the_share_fails_and_the_optimum_does_not(pattern: str, share: float) -> None:
-    plain, made = smooth(), fail_share(smooth(), pattern, share, seed=5)
-    ran, still = ({i for i, trial in enumerate(space.indexed) if trial.is_valid} for space in (plain, made))
-    assert still < ran
-    assert len(ran) - len(still) == round(share * len(ran))
-    best = min(plain.trials, key=lambda trial: trial.time_ms if trial.is_valid else math.inf)
-    assert best in made.trials
-    assert all(made.indexed[i] == plain.indexed[i] for i in still)
-    other = fail_share(plain, pattern, share, seed=6)
-    assert {i for i, trial in enumerate(other.indexed) if trial.is_valid} != still
-
-
-def test_clustered_failures_have_failing_neighbours_and_scattered_ones_do_not_more_than_others() -> None:
-    def alike(pattern: str, seed: int) -> float:
-        made = fail_share(smooth(), pattern, 0.3, seed)
-        failed = np.array([not trial.is_valid for trial in made.indexed])
-        around = [failed[made.space.neighbours(int(i), "adjacent")].mean() for i in np.flatnonzero(failed)]
-        return float(np.mean(around))
-
-    assert min(alike("clustered", seed) for seed in range(2)) > 0.55
-    assert max(alike("scattered", seed) for seed in range(2)) < 0.45
-
-
-# -- ablation -------------------------------------------------------------------------------------
-
-
-def mixed() -> Run:
-    """Return 135 configurations; the error is that of the coarsest type, and the largest block fails."""
-    records = []
-    names = ("x_type", "sum_type", "policy", "block")
-    policies = {"accurate": 0.0, "fast": 1e-6, "approx": 1e-4}
-    for row in itertools.product(ERRORS, ERRORS, policies, (32, 96, 64, 160, 256)):
-        x, total, policy, block = row
-        error = ERRORS[x] + 5 * ERRORS[total] + policies[policy]
-        time_ms = BYTES[x] * (1 + abs(block - 100) / 100) + (2 if total == "fp64" else 1)
-        failed = block == 256 and x == "fp64"
-        record = Record(row, Status.LAUNCH_ERROR) if failed else Record(row, **measured(time_ms=time_ms, error=error))
-        records.append(record)
-    return assemble("axpy", names, {}, records, kernel="axpy", signature=names[:3])
-
-
-def proposals(name: str | None, recorded: Run, threshold: float | None) -> list[Configuration]:
-    objective = Objective(threshold=threshold)
-    if name is None:
-        strategy = make("bayesian", recorded.space, objective, signature=recorded.info.signature, seed=0)
-    else:
-        strategy = make_variant(name, recorded.space, objective, recorded.info.signature, 0)
-    asked: list[Configuration] = []
-    evaluator = Replay(recorded)
-
-    def evaluate(configurations: Sequence[Configuration]) -> list[Trial]:
-        asked.extend(configurations)
-        return list(evaluator.evaluate(configurations))
-
-    drive(strategy, evaluate, 40)
-    return asked
-
-
-@pytest.mark.nightly
-def test_every_variant_searches_otherwise_than_the_default_and_leaves_it_as_it_was() -> None:
-    recorded = mixed()
-    before = proposals(None, recorded, 1e-5)
-    without_errors = proposals(None, recorded, None)
-    for name, variant in VARIANTS.items():
-        other = proposals(name, recorded, 1e-5)
-        assert len(set(other)) == 40
-        assert other != before, name
-        if variant.errors_only:
-            assert proposals(name, recorded, None) == without_errors, name
-    assert proposals(None, recorded, 1e-5) == before
-
-
-@pytest.mark.nightly
-def test_the_model_of_all_tasks_climbs_the_gradient_of_finite_differences() -> None:
-    recorded = smooth()
-    other = [dataclasses.replace(t, measurement=Measurement({"time_ms": 5 * t.time_ms})) for t in valid(recorded)]
-    model = Coregional(recorded.space, [Source("other", tuple(other[::2]))], 0)
-    for _ in range(3):
-        index = model.ask()
-        model.tell(index, recorded.indexed[index])
-    x, tasks, values = model._observations()
-    vector = model._centre + 0.1 * np.random.default_rng(1).normal(size=len(model._centre))
-    _, gradient = model._log_posterior(vector, x, tasks, values)
-    for position, slope in enumerate(gradient):
-        step = np.zeros(len(vector))
-        step[position] = 1e-5
-        up, down = (model._log_posterior(vector + sign * step, x, tasks, values)[0] for sign in (1, -1))
-        assert slope == pytest.approx((up - down) / 2e-5, rel=1e-3, abs=1e-3)
-
-
-def valid(recorded: Run) -> list[Trial]:
-    return [trial for trial in recorded.trials if trial.is_valid]
 
 
 # -- what is kept ---------------------------------------------------------------------------------

@@ -304,7 +304,6 @@ def test_figures_of_a_recording(tmp_path: Path) -> None:
     memory = [(row[3], row[5]) for row in spaces.h_f11(given).tables[0].rows]
     assert memory == [("2.00×", "1.60×"), ("4.00×", "4.00×"), ("4.00×", "4.00×")]
     assert spaces.smallest_within(axpy(), 1e-17) is None
-    assert spaces.uniform_errors(axpy()) == pytest.approx({"fp64": -16, "fp32": math.log10(3e-8), "fp16": -3})
     points = spaces.Points.of(axpy())
     assert (points.fastest_within(-8.0), points.fastest_within(-3.99)) == (8 / 5, 4.0)
     assert math.isnan(points.fastest_within(-17.0))

@@ -8,17 +8,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import scipy.stats
 
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.mixed import Mixed
 from benchmarks.search.precision_cells import cells_of
-from benchmarks.search.ranking import Ranking
 from benchmarks.search.section import Section, Settings
-from benchmarks.search.sequential import Sequential
-from benchmarks.search.significance import paired_chance, verdict, welch_chance
 from benchmarks.search.two_stages import ORDERS, Halves, search_in_stages
 from mptune.interop import write_run
 from mptune.interop.recorded import Record, assemble
@@ -76,25 +71,6 @@ def brute_force(recorded: Run, admitted: Callable[[Trial], bool]) -> Trial:
     return min((t for t in recorded.trials if t.is_valid and admitted(t)), key=lambda t: t.time_ms)
 
 
-# -- significance ---------------------------------------------------------------------------------
-
-
-def test_chances_are_those_of_the_tests() -> None:
-    a, b = np.array([1.0, 2.0, 3.0, 4.0]), np.array([2.0, 3.0, 4.0, 6.0])
-    assert welch_chance(a, b) == pytest.approx(scipy.stats.ttest_ind(a, b, equal_var=False).pvalue)
-    assert paired_chance(a, b) == pytest.approx(scipy.stats.ttest_rel(a, b).pvalue)
-    assert math.isnan(welch_chance(a, np.array([1.0])))
-    assert math.isnan(welch_chance(a, np.array([1.0, math.inf])))
-    assert math.isnan(paired_chance(a, a))
-
-
-def test_verdicts() -> None:
-    near, far, nothing = np.array([0.1, 0.11, 0.12]), np.array([0.5, 0.52, 0.51]), np.array([0.5, math.inf])
-    assert (verdict(near, far), verdict(far, near), verdict(near, near)) == ("better", "worse", "within noise")
-    assert (verdict(near, nothing), verdict(nothing, near)) == ("better", "worse")
-    assert verdict(nothing, nothing) == "within noise"
-
-
 # -- figures --------------------------------------------------------------------------------------
 
 
@@ -146,28 +122,6 @@ def test_a_tool_without_results_on_every_cell_is_not_compared(settings: Settings
     why = {("axpy-host low", "mptune genetic (hard)"): "seed 0: it broke"}
     report = Mixed().report(settings, Results(results.jobs, found, why))
     assert "mptune genetic (hard)" not in report.data["tools"]
-
-
-def test_who_beats_whom_adds_up(settings: Settings) -> None:
-    report = Ranking().report(settings, by_hand(Ranking(), settings, some_runs))
-    assert report.data["strategies"] == ["mptune bayesian", "mptune genetic (decay)", "mptune random"]
-    by_level = {at: {k: np.array(m) for k, m in rows.items()} for at, rows in report.data["probabilities"].items()}
-    for matrix in (m for rows in by_level.values() for m in rows.values()):
-        np.testing.assert_allclose(matrix + matrix.T, 1.0)
-    assert by_level[250]["all"][0].tolist() == [0.5, 1.0, 1.0]
-    assert by_level[100]["all"][0].tolist() == [0.5, 0.0, 1.0]
-
-
-def test_unified_and_staged_runs_side_by_side(settings: Settings) -> None:
-    def runs(job: Job, seed: int, optimum: float) -> list[float | None]:
-        return [optimum * (1.25 if "performance then" in job.tool else 2 if "then" in job.tool else 1)] * 250
-
-    report = Sequential().report(settings, by_hand(Sequential(), settings, runs))
-    shares = {(row["tool"], row["approach"]): row["share"] for row in report.data["approaches"]}
-    for tool in ("mptune bayesian", "mptune bayesian-multi (decay)", "mptune genetic (decay)"):
-        assert shares[tool, "unified"] == pytest.approx(1.0)
-        assert shares[tool, "performance then precision"] == pytest.approx(0.8)
-        assert shares[tool, "precision then performance"] == pytest.approx(0.5)
 
 
 # -- stages ---------------------------------------------------------------------------------------

@@ -48,7 +48,6 @@ def test_the_tutorial_shows_its_files_as_they_are(name: str) -> None:
     ("report", "pattern", "sources"),
     [
         ("search.md", r"\| ([\d.]+%) from the optimum .*\| ([\d.]+%), the best of five", None),
-        ("space_construction.md", r"2 to (\d+) times faster", r"{}×"),
         ("throughput.md", r"\| ([\d.]+) times as many", r"{}x the evaluations per second of Kernel Tuner"),
         ("faults.md", r"\[(\d+) faults\]", r"**{} faults;"),
     ],

@@ -8,17 +8,11 @@ import statistics
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-import altair as alt
-import numpy as np
-
 from benchmarks.reproductions.heldens.launches import kernels_alone
 from benchmarks.reproductions.item import Given, Outcome, Table
-from benchmarks.search.plots import pyplot_module, save
 from mptune.backends import get_backend
 from mptune.backends.processor import processor, usable_cores
 from mptune.data import FIRST, Draw
@@ -30,8 +24,7 @@ from mptune.measure.program import Program
 from mptune.measure.rounds import visit_of
 from mptune.precision import precision
 from mptune.results.trial import Trial
-from mptune.show.saving import save as save_chart
-from mptune.source.loading import load_tunable, picture_of
+from mptune.source.loading import load_tunable
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter
 from mptune.tuning import tune
@@ -214,7 +207,6 @@ def h_f13(given: Given) -> Outcome:
         "in the paper.",
         (Table("Speedup and agreement with FP64", (*columns, "types"), rows),),
         tuple(differs),
-        {"speedup-and-nmi": partial(draw_versions, found=found)},
         {
             name: {"nmi": of["nmi"], "time_ms": of["time_ms"], "kernels_ms": of["kernels_ms"]}
             for name, of in found.items()
@@ -236,29 +228,6 @@ def _speedups_said(found: Mapping[str, Mapping[str, Any]]) -> str:
     return f"The kernels' speedup over FP64, in brackets the paper's: {told}.{said}"
 
 
-def draw_versions(path: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
-    """Draw the kernels' speedup over FP64 and the NMI of each version, ours as bars, the paper's as diamonds."""
-    pyplot = pyplot_module()
-    figure, (upper, lower) = pyplot.subplots(2, 1, figsize=(1.1 * len(found) + 2.5, 5), sharex=True)
-    base = found["FP64"]["kernels_ms"]
-    places = range(len(found))
-    paper = {"linestyle": "none", "marker": "D", "color": "black", "label": "paper"}
-    bars = {"color": "0.65", "edgecolor": "black", "linewidth": 0.5, "label": "here"}
-    upper.bar(places, [base / of["kernels_ms"] for of in found.values()], **bars)
-    upper.plot(places, [VERSIONS[name].speedup for name in found], **paper)
-    upper.set_ylabel("kernels' speedup over FP64")
-    means = [statistics.fmean(of["nmi"]) for of in found.values()]
-    ends = np.array(
-        [[mean - min(of["nmi"]), max(of["nmi"]) - mean] for mean, of in zip(means, found.values(), strict=True)]
-    )
-    lower.bar(places, means, yerr=ends.T, capsize=3, **bars)
-    lower.plot(places, [VERSIONS[name].nmi for name in found], **paper)
-    lower.set_ylabel(f"NMI (mean, least and most\nof {len(next(iter(found.values()))['nmi'])} sets of data)")
-    lower.set_ylim(0, 1.05)
-    lower.set_xticks(places, list(found))
-    save(figure, path, upper, columns=2)
-
-
 def number(value: float) -> float | None:
     """Return a number of the paper; None where its text has none."""
     return None if math.isnan(value) else value
@@ -276,11 +245,6 @@ def h_f14(given: Given) -> Outcome:
     made = bbac().inputs(FIRST.generator(given.seed), sizes)
     answers = {name: outputs_of(chosen[name][0], made, sizes) for name in ("FP64", "Low")}
 
-    def draw(path: Path) -> None:
-        pictures = [picture_of(bbac())(outputs, made, sizes) for outputs in answers.values()]
-        titled = (alt.vconcat(each, title=name) for each, name in zip(pictures, answers, strict=True))
-        save_chart(alt.vconcat(*titled), path)
-
     error = bbac().metric
     assert callable(error)
     nmi = 1 - error(answers["Low"]["cell_cluster"], answers["FP64"]["cell_cluster"])
@@ -294,7 +258,6 @@ def h_f14(given: Given) -> Outcome:
             "NMI near 1 says little of the accuracy that measured entries need.",
             "A cluster's colour is its rank by the onset of spring.",
         ),
-        {"clusters": draw},
     )
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -17,7 +15,6 @@ from benchmarks.reproductions.heldens.strategies import DEFAULT, RANDOM, STRATEG
 from benchmarks.reproductions.item import Cell as Shown
 from benchmarks.reproductions.item import Given, Outcome, Table
 from benchmarks.reproductions.spread import percents
-from benchmarks.search.plots import draw_win_maps, pyplot_module, save
 from benchmarks.search.precision_cells import Cell
 from benchmarks.search.report import percent
 
@@ -72,41 +69,7 @@ def h_f7(given: Given) -> Outcome:
             ELSEWHERE,
             sampled(runs.cells),
         ),
-        {
-            "against-random": partial(
-                draw_chances,
-                names=order,
-                wins={
-                    level: np.array([[beaten[name, cell.name].mean() for name in order] for cell in some])
-                    for level, some in groups.items()
-                },
-            )
-        },
     )
-
-
-def draw_chances(path: Path, names: Sequence[str], wins: Mapping[str, Floats]) -> None:
-    """Draw the probability of beating random sampling, bars by level, dots by cell.
-
-    Args:
-        path: the file.
-        names: the strategies.
-        wins: by level, shape ``(n_cells, n_strategies)``.
-    """
-    pyplot = pyplot_module()
-    figure, axes = pyplot.subplots(figsize=(1.0 * len(names) + 2, 3.6), layout="constrained")
-    width = 0.8 / len(wins)
-    for i, (level, chances) in enumerate(wins.items()):
-        at = np.arange(len(names)) + (i - (len(wins) - 1) / 2) * width
-        grey = f"{0.3 + 0.25 * i:.2f}"
-        axes.bar(at, 100 * chances.mean(axis=0), 0.9 * width, color=grey, edgecolor="black", linewidth=0.5, label=level)
-        for row in chances:
-            axes.plot(at, 100 * row, ".", color="C3", markersize=3)
-    axes.axhline(50, color="black", linewidth=0.8, linestyle=":")
-    axes.set_xticks(range(len(names)), names)
-    axes.set_ylim(0, 100)
-    axes.set_ylabel("better than random, in % of pairs\n(bars: mean over kernels, dots: kernels)", fontsize=9)
-    save(figure, path, axes, columns=3)
 
 
 #: Probability that a strategy beats random on Bessel (Sec. V-E), by level.
@@ -162,7 +125,6 @@ def h_f8(given: Given) -> Outcome:
             ELSEWHERE,
             sampled(shown, chosen=True),
         ),
-        {"who-beats-whom": partial(draw_win_maps, names=names, wins=wins)},
         {level: {"strategies": names, "probabilities": chances.tolist()} for level, chances in wins.items()},
     )
 

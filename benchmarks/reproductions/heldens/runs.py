@@ -10,14 +10,8 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
-
-import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.kernels import THRESHOLDS
 from benchmarks.reproductions.heldens.replays import Searcher
@@ -27,14 +21,11 @@ from benchmarks.reproductions.item import Cell as Shown
 from benchmarks.reproductions.item import Given, Outcome, Table
 from benchmarks.reproductions.spread import FEWEST, percents, spread
 from benchmarks.search.cells import PACKAGE, digest_of
-from benchmarks.search.plots import pyplot_module, save
-from benchmarks.search.report import Draw, percent
+from benchmarks.search.report import percent
 from mptune.backends import get_backend
 from mptune.backends.processor import processor, usable_cores
 from mptune.errors import MptuneError
 from mptune.observers.sensors import energy_source
-from mptune.results.pareto import front
-from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.source.loading import load_kernel
 from mptune.tuning import tune
@@ -118,7 +109,6 @@ def h_f6(given: Given) -> Outcome:
             "every configuration.",
             "BH, SA and FF end before the budget is spent in the paper; here all go on until it is.",
         ),
-        {"time": partial(draw_time, parts=means, evaluations={k: _evaluations(v) for k, v in found.items()})},
     )
 
 
@@ -196,30 +186,6 @@ def _time_row(name: str, by_seed: Sequence[Sequence[Run]], parts: Sequence[Mappi
     )
 
 
-def draw_time(path: Path, parts: Mapping[str, Mapping[str, float]], evaluations: Mapping[str, float]) -> None:
-    """Draw the seconds of each strategy by part, and below its evaluations."""
-    pyplot = pyplot_module()
-    figure, (upper, lower) = pyplot.subplots(2, 1, figsize=(0.9 * len(parts) + 3, 5), sharex=True, height_ratios=(3, 1))
-    bottom = dict.fromkeys(parts, 0.0)
-    for number, part in enumerate((*_PARTS, _OTHER)):
-        values = [parts[name][part] for name in parts]
-        upper.bar(
-            list(parts),
-            values,
-            bottom=list(bottom.values()),
-            label=part,
-            color=f"{0.15 + 0.18 * number:.2f}",
-            hatch=("", "///", "...", "xx", "")[number],
-            edgecolor="black",
-            linewidth=0.5,
-        )
-        bottom = {name: bottom[name] + value for name, value in zip(parts, values, strict=True)}
-    upper.set_ylabel("seconds, all kernels")
-    lower.bar(list(evaluations), list(evaluations.values()), color="0.6", edgecolor="black", linewidth=0.5)
-    lower.set_ylabel("evaluations")
-    save(figure, path, upper, columns=5)
-
-
 # -- Fig. 12: energy -------------------------------------------------------------------------------
 
 #: Kernel, log10 of the error, how many times less energy than in fp64, speedup (Sec. V-H and VI).
@@ -229,7 +195,7 @@ ENERGIES: Final = (("black_scholes", -3.68, 2.7, 4.96), ("kmeans", -3.49, 3.8, 3
 def h_f12(given: Given) -> Outcome:
     """Return the energy under each threshold, where something tells it."""
     rows: list[tuple[Shown, ...]] = []
-    plots: dict[str, Draw] = {}
+    searched: tuple[str, ...] = ()
     try:
         energy_source(get_backend("host").describe().sensors)
     except MptuneError as error:
@@ -257,11 +223,10 @@ def h_f12(given: Given) -> Outcome:
             here = _less_energy(run)
             rows.append((KERNELS[name], f"{at:g}", f"{less}×", here[0], f"{speedup}×", here[1]))
         summary = "The paper: up to 3.8 times less energy than in fp64. Its points' errors are the thresholds here."
-        plots = {"energy-against-error": partial(draw_energies, runs=found)}
-    searched = (
-        f"Searches of {given.budget} evaluations for the least energy, seed {given.seed}; the paper has tried all "
-        "configurations."
-    )
+        searched = (
+            f"Searches of {given.budget} evaluations for the least energy, seed {given.seed}; the paper has tried all "
+            "configurations.",
+        )
     columns = ("kernel", "log10 of the error", "less energy: paper", "here", "speedup: paper", "here")
     return Outcome(
         summary,
@@ -269,9 +234,8 @@ def h_f12(given: Given) -> Outcome:
         (
             "The paper measures an A100's; here it is that of the whole processor. `python benchmarks/gpu.py` measures "
             "that of a GPU, where there is one.",
-            *((searched,) if plots else ()),
+            *searched,
         ),
-        plots,
     )
 
 
@@ -281,54 +245,3 @@ def _less_energy(run: Run) -> tuple[str | None, str | None]:
         return None, None
     less = run.baseline.metric("energy_j") / run.best.metric("energy_j")
     return f"{less:.2f}×", f"{run.baseline.time_ms / run.best.time_ms:.2f}×"
-
-
-@dataclass(frozen=True, slots=True)
-class Efficiencies:
-    """Launches a joule and log10 of the error of all that a search measured; arrays of shape ``(n,)``."""
-
-    per_joule: NDArray[np.float64]
-    errors: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, trials: Sequence[Trial]) -> Efficiencies:
-        """Return those of trials that ran and whose energy is known; an error of 0 counts as the least above it."""
-        known = [t for t in trials if t.is_valid and math.isfinite(t.error) and t.metric("energy_j") > 0]
-        errors = np.array([trial.error for trial in known])
-        least = errors[errors > 0].min(initial=1.0)
-        return cls(np.array([1.0 / trial.metric("energy_j") for trial in known]), np.log10(np.maximum(errors, least)))
-
-    @property
-    def front(self) -> NDArray[np.intp]:
-        """Indices of the Pareto front, the most accurate first."""
-        if not len(self.per_joule):
-            return np.empty(0, np.intp)
-        indices = front(np.column_stack([self.errors, self.per_joule]), (True, False))
-        return indices[np.argsort(self.errors[indices], kind="stable")]
-
-
-def draw_energies(path: Path, runs: Mapping[str, Run]) -> None:
-    """Draw energy efficiency over log10 of the error, a panel per kernel: what was measured, the front, the paper.
-
-    The paper's point is as many times above the baseline's efficiency as its text says.
-    """
-    pyplot = pyplot_module()
-    figure, panels = pyplot.subplots(1, len(runs), figsize=(4.4 * len(runs), 3.6), squeeze=False)
-    stated = {name: (at, less) for name, at, less, _ in ENERGIES}
-    steps = {"drawstyle": "steps-post", "linewidth": 1, "markersize": 4}
-    for axes, (name, run) in zip(panels.flat, runs.items(), strict=True):
-        found = Efficiencies.of(run.trials)
-        chosen = found.front
-        axes.scatter(found.errors, found.per_joule, s=8, color="0.6", linewidths=0, label="configurations")
-        axes.plot(found.errors[chosen], found.per_joule[chosen], "o-", color="C3", label="front", **steps)
-        if run.baseline is not None:
-            base = 1.0 / run.baseline.metric("energy_j")
-            axes.axhline(base, color="0.4", linewidth=0.8, linestyle="--", label="best in fp64")
-            at, less = stated[name]
-            axes.plot(at, base * less, "D", color="black", markersize=6, label="paper, relative to fp64")
-        axes.set_title(KERNELS[name], fontsize=10)
-        axes.set_xlabel("log10 of the error")
-        axes.set_ylim(0, None)
-        axes.grid(alpha=0.3)
-    panels.flat[0].set_ylabel("launches a joule")
-    save(figure, path, panels.flat[0], columns=4)

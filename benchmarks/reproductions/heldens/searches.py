@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -21,7 +19,6 @@ from benchmarks.reproductions.item import Given, Outcome, Skipped, Table
 from benchmarks.reproductions.spread import FEWEST, spread
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.peers import PEERS
-from benchmarks.search.plots import pyplot_module, save
 from benchmarks.search.precision_cells import BUDGET, Cell
 from benchmarks.search.report import percent
 from mptune.errors import MptuneError
@@ -288,7 +285,6 @@ def h_f4(given: Given) -> Outcome:
             f"{len(runs.compared)} thresholds the median run finds the optimum whatever the penalty.",
             sampled(runs.cells),
         ),
-        {"penalties": partial(draw_runs, runs=runs, names=dict(list(_PENALTY_NAMES.items())[:3]))},
     )
 
 
@@ -332,58 +328,6 @@ def _speedups(runs: Runs, names: Mapping[str, str]) -> Table:
     )
     columns = ("kernel", "accuracy", "optimum", "evaluations", *names.values())
     return Table("Speedup over the best in fp64, median and quartiles over runs; 0: nothing feasible", columns, rows)
-
-
-#: Where the axis of shares begins, in percent.
-_FOOT: Final = 40
-
-
-def draw_runs(path: Path, runs: Runs, names: Mapping[str, str]) -> None:
-    """Draw the share of the optimum that runs reach, by kernel: each as a dot, medians as diamonds with quartiles.
-
-    What is below the axis is a triangle at its foot, and a quartile there is beyond it; of fewer than :data:`FEWEST`
-    runs the diamond is hollow and has no quartiles.
-    """
-    pyplot = pyplot_module()
-    titles = list(dict.fromkeys(map(title_of, runs.compared)))
-    levels = levels_of(runs)
-    wide = min(3, len(titles))
-    high = -(-len(titles) // wide)
-    step = len(names) + 1
-    figure, panels = pyplot.subplots(
-        high, wide, figsize=(max((0.16 * step * len(levels) + 0.8) * wide, 6.0), 2.6 * high + 0.8), squeeze=False
-    )
-    rng = np.random.default_rng(0)
-    for axes, title in zip(panels.flat, titles, strict=False):
-        for number, cell in enumerate(cell for cell in runs.compared if title_of(cell) == title):
-            left = step * levels.index(cell.level)
-            for i, (name, label) in enumerate(names.items()):
-                values = 100 * runs.shares(cell, name)
-                lower, median, upper = np.quantile(values, (0.25, 0.5, 0.75))
-                few = len(values) < FEWEST
-                at = left + i + rng.uniform(-0.25, 0.25, len(values))
-                below = values < _FOOT
-                axes.plot(at[~below], values[~below], ".", color=f"C{i}", alpha=0.4, markersize=4)
-                axes.plot(at[below], np.full(below.sum(), _FOOT), "v", color=f"C{i}", alpha=0.4, markersize=3.5)
-                axes.errorbar(
-                    left + i,
-                    max(median, _FOOT),
-                    None if few else [[max(median, _FOOT) - lower], [max(upper - max(median, _FOOT), 0)]],
-                    fmt="D" if median >= _FOOT else "v",
-                    color=f"C{i}",
-                    markerfacecolor="none" if few else f"C{i}",
-                    markersize=4.5,
-                    capsize=2,
-                    label=label if number == 0 else None,
-                )
-        axes.set_xticks([step * i + (len(names) - 1) / 2 for i in range(len(levels))], levels)
-        axes.set_ylim(_FOOT - 2, 102)
-        axes.set_title(title, fontsize=10)
-        axes.grid(alpha=0.3, axis="y")
-    for axes in panels.flat[len(titles) :]:
-        axes.set_visible(False)
-    figure.supylabel(f"best feasible speed in % of the optimum (▾: below {_FOOT}%)", fontsize=10)
-    save(figure, path, panels.flat[0], columns=5)
 
 
 # -- Fig. 5: strategies ----------------------------------------------------------------------------
@@ -437,7 +381,6 @@ def h_f5(given: Given) -> Outcome:
             "The paper's shares are of its A100, over nine kernels; Fig. 5 has numbers in its graph alone.",
             sampled(runs.cells),
         ),
-        {"strategies": partial(draw_runs, runs=runs, names=names)},
     )
 
 
@@ -498,7 +441,6 @@ def h_f9(given: Given) -> Outcome:
             *(f"{name} is missing: {why}." for name, why in absent.items()),
             sampled(runs.cells),
         ),
-        {"frameworks": partial(draw_runs, runs=runs, names={name: name for name in names})},
     )
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,7 +13,6 @@ import numpy as np
 from benchmarks.kernels import LEVELS, THRESHOLDS
 from benchmarks.reproductions.item import Cell as Shown
 from benchmarks.reproductions.item import Given, Outcome, Skipped, Table, require
-from benchmarks.search.plots import pyplot_module, save
 from benchmarks.search.precision_cells import Cell, cells_of
 from benchmarks.search.section import Settings
 from mptune.backends import get_backend
@@ -27,7 +24,7 @@ from mptune.results.pareto import front
 from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.source.loading import load_kernel
-from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter, uniform_types
+from mptune.space.parameters import Parameter, PolicyParameter, PrecisionParameter
 
 __all__ = ["KERNELS", "cells", "h_f2", "h_f11", "h_t2", "h_t4", "sampled"]
 
@@ -297,22 +294,6 @@ def is_mixed(trial: Trial, types: Sequence[str]) -> bool:
     return len({trial.configuration[name] for name in types}) > 1
 
 
-def uniform_errors(recorded: Run) -> dict[str, float]:
-    """Return log10 of the error in each type alone, accurate; the median of its configurations."""
-    fixed = {p.name: "accurate" for p in recorded.space.parameters if isinstance(p, PolicyParameter)}
-    found = {}
-    for name, types in uniform_types(recorded.space.parameters).items():
-        wanted = {**types, **fixed}
-        errors = [
-            trial.error
-            for trial in recorded.trials
-            if trial.is_valid and all(trial.configuration[key] == value for key, value in wanted.items())
-        ]
-        if errors and np.median(errors) > 0:
-            found[name] = math.log10(float(np.median(errors)))
-    return found
-
-
 def h_f2(given: Given) -> Outcome:
     """Return speed against error of every recorded kernel."""
     some = cells(given)
@@ -376,56 +357,7 @@ def h_f2(given: Given) -> Outcome:
             "The text gives 12.3 for MRI-Q on the A100 (Sec. V-B), its conclusion at most 5.1 on NVIDIA's and 12.3 on "
             "AMD's hardware.",
         ),
-        {"speed-against-error": partial(draw_clouds, recordings=_of_paper(recordings))},
     )
-
-
-def _of_paper(recordings: Mapping[str, Run]) -> Mapping[str, Run]:
-    """Return the recordings of the paper's kernels; all, where there is none of them."""
-    return {name: recorded for name, recorded in recordings.items() if name in KERNELS} or recordings
-
-
-def draw_clouds(path: Path, recordings: Mapping[str, Run]) -> None:
-    """Draw speedup over log10 error, a panel per kernel: all configurations, the front, and each type alone."""
-    pyplot = pyplot_module()
-    wide = min(3, len(recordings))
-    high = -(-len(recordings) // wide)
-    figure, panels = pyplot.subplots(
-        high, wide, figsize=(4.4 * wide, 3.2 * high + 0.5), squeeze=False, layout="constrained"
-    )
-    for axes, (name, recorded) in zip(panels.flat, recordings.items(), strict=False):
-        points = Points.of(recorded)
-        on_front = points.front
-        axes.scatter(points.errors, points.speedups, s=5, color="0.7", linewidths=0, label="configurations")
-        axes.plot(
-            points.errors[on_front],
-            points.speedups[on_front],
-            "o-",
-            color="C3",
-            markersize=4,
-            linewidth=1,
-            drawstyle="steps-post",
-            label="front",
-        )
-        for label, error in uniform_errors(recorded).items():
-            axes.axvline(error, color="0.4", linewidth=0.8, linestyle="--")
-            axes.annotate(
-                label.upper(),
-                (error, 1.0),
-                xycoords=("data", "axes fraction"),
-                rotation=45,
-                fontsize=7,
-                ha="left",
-                va="bottom",
-            )
-        axes.set_title(KERNELS.get(name, name), fontsize=10, pad=20)
-        axes.grid(alpha=0.3)
-    for axes in panels.flat[len(recordings) :]:
-        axes.set_visible(False)
-    for axes in panels[-1]:
-        axes.set_xlabel("log10 of the error", fontsize=10)
-    figure.supylabel("speedup over the best in fp64", fontsize=10)
-    save(figure, path, panels.flat[0])
 
 
 # -- Fig. 11: memory -------------------------------------------------------------------------------
@@ -488,7 +420,6 @@ def h_f11(given: Given) -> Outcome:
         "memory",
     )
     most = max(float(str(row[3])[:-1]) for row in rows if row[3] is not None)
-    recordings = {cell.kernel: cell.recorded for cell in some}
     widest = fp64_bytes(load_kernel(name)) / _GB
     return Outcome(
         f"Footprints fall with the accuracy that is asked for, by a factor of {most:.2f} at most (the paper: 4, from "
@@ -502,7 +433,6 @@ def h_f11(given: Given) -> Outcome:
             "which of several it took.",
             sampled(some),
         ),
-        {"memory-against-error": partial(draw_memory, recordings=_of_paper(recordings))},
     )
 
 
@@ -511,30 +441,3 @@ def fp64_bytes(kernel: Kernel) -> int:
     sizes = kernel.resolve_sizes("paper")
     widest = kernel.search_space(sizes).restrict(kernel.baseline_values()).configuration(0)
     return DataManager(kernel, sizes).footprint_bytes(widest)
-
-
-def draw_memory(path: Path, recordings: Mapping[str, Run]) -> None:
-    """Draw the footprint over log10 error, a panel per kernel: all configurations and the front."""
-    pyplot = pyplot_module()
-    wide = min(3, len(recordings))
-    high = -(-len(recordings) // wide)
-    figure, panels = pyplot.subplots(
-        high, wide, figsize=(4.4 * wide, 3.0 * high + 0.5), squeeze=False, layout="constrained"
-    )
-    for axes, (name, recorded) in zip(panels.flat, recordings.items(), strict=False):
-        points = Points.of(recorded)
-        memory = np.array([trial.metric(_MEMORY) for trial in points.trials]) / 1e6
-        chosen = front(np.column_stack([points.errors, memory]), (True, True))
-        chosen = chosen[np.argsort(points.errors[chosen], kind="stable")]
-        axes.scatter(points.errors, memory, s=6, color="0.7", linewidths=0, label="configurations")
-        steps = {"drawstyle": "steps-post", "linewidth": 1}
-        axes.plot(points.errors[chosen], memory[chosen], "o-", color="C3", markersize=4, label="front", **steps)
-        axes.set_title(KERNELS.get(name, name), fontsize=10)
-        axes.set_ylim(0, None)
-        axes.grid(alpha=0.3)
-    for axes in panels.flat[len(recordings) :]:
-        axes.set_visible(False)
-    for axes in panels[-1]:
-        axes.set_xlabel("log10 of the error", fontsize=10)
-    figure.supylabel("footprint in MB", fontsize=10)
-    save(figure, path, panels.flat[0])

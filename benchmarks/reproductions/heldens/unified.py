@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -11,7 +10,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.kernels import LEVELS
 from benchmarks.reproductions.heldens.searches import (
     budget_of,
     finished,
@@ -28,11 +26,9 @@ from benchmarks.reproductions.item import Given, Outcome, Skipped, Table
 from benchmarks.reproductions.spread import percents
 from benchmarks.search import two_stages
 from benchmarks.search.cells import Job
-from benchmarks.search.plots import pyplot_module, save
 from benchmarks.search.precision_cells import Cell
 from benchmarks.search.report import percent
-from benchmarks.search.sequential import DENSE
-from benchmarks.search.two_stages import ORDERS, Halves
+from benchmarks.search.two_stages import DENSE, ORDERS, Halves
 
 __all__ = ["h_f10"]
 
@@ -71,16 +67,6 @@ def h_f10(given: Given) -> Outcome:
         for tool in _STAGED_BY
     }
     said = "; ".join(f"{tool} {', '.join(values)}" for tool, values in means.items())
-    groups = {
-        (tool.name, level): {
-            title_of(cell): {each: found[tool.name, each][cell.name] for each in (_UNIFIED_NAME, *strictly)}
-            for cell in dense
-            if cell.level == level
-        }
-        for tool in _STAGED_BY
-        for level in LEVELS
-        if any(cell.level == level for cell in dense)
-    }
     return Outcome(
         "The paper: unified is better or on par, and steadier; for BO 96% of the optimum unified, 77% performance then "
         f"precision, 86% precision then performance. Here, in this order and with the budget split strictly: {said}.",
@@ -107,44 +93,7 @@ def h_f10(given: Given) -> Outcome:
             ),
         ),
         _staged_differs(given, dense),
-        {"approaches": partial(draw_shares, groups=groups)},
     )
-
-
-def draw_shares(path: Path, groups: Mapping[tuple[str, str], Mapping[str, Mapping[str, Floats]]]) -> None:
-    """Draw medians with quartiles, the kernels from above: a row of panels for each strategy, a column for each level.
-
-    Args:
-        path: the file.
-        groups: for each (strategy, level) and kernel, the runs' shares by approach.
-    """
-    pyplot = pyplot_module()
-    tools, levels = (list(dict.fromkeys(key[i] for key in groups)) for i in (0, 1))
-    kernels = list(dict.fromkeys(kernel for shares in groups.values() for kernel in shares))
-    figure, panels = pyplot.subplots(
-        len(tools),
-        len(levels),
-        figsize=(2.2 + 2.6 * len(levels), len(tools) * (0.36 * len(kernels) + 0.9)),
-        squeeze=False,
-        sharex=True,
-        sharey=True,
-    )
-    for (tool, level), shares in groups.items():
-        axes = panels[tools.index(tool), levels.index(level)]
-        for row, kernel in enumerate(kernels):
-            for i, (approach, values) in enumerate(shares.get(kernel, {}).items()):
-                lower, median, upper = 100 * np.quantile(values, (0.25, 0.5, 0.75))
-                at = row + 0.25 * (i - 1)
-                axes.plot([lower, upper], [at, at], color=f"C{i}", linewidth=1)
-                axes.plot(median, at, "os^"[i], color=f"C{i}", markersize=4, label=approach if row == 0 else None)
-        axes.set_yticks(range(len(kernels)), kernels, fontsize=8)
-        axes.set_ylim(len(kernels) - 0.5, -0.5)
-        axes.grid(alpha=0.3, axis="x")
-        axes.set_title(f"{tool}, {level} accuracy", fontsize=9)
-    for axes in panels[-1]:
-        axes.set_xlabel("best feasible speed in %\nof the best recorded", fontsize=9)
-    first = next(axes for axes in panels.flat if axes.get_legend_handles_labels()[1])
-    save(figure, path, first, columns=3)
 
 
 def _staged(given: Given, dense: Sequence[Cell]) -> dict[tuple[str, str], dict[str, Floats]]:

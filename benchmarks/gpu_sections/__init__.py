@@ -1,1 +1,0 @@
-"""What is measured where there is a GPU, one module a section."""
