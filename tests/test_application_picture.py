@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from awkward_kernel import run_of
-from command_line import caller
 from described import create
 from test_application import application
 
@@ -76,12 +75,3 @@ def test_what_cannot_be_drawn_says_why(picture: Any, message: str, path: Path, m
     monkeypatch.setattr(STEPS, "picture", picture, raising=False)
     with pytest.raises((KernelError, PlotError), match=re.escape(message)):
         plot(path, "answer", kernel=APPLICATION)
-
-
-@pytest.mark.full
-def test_all_kinds_run_nothing(path: Path, tmp_path: Path, monkeypatch: Any, capfd: Any) -> None:
-    monkeypatch.setattr("mptune.show.answer.draw", lambda *_: pytest.fail("it was run"))
-    done = caller(monkeypatch, capfd)("plot", path, "--kind", "all", "-o", tmp_path / "a.svg")
-    assert done.code == 0, done.err
-    assert "a-pareto.svg" in done.out
-    assert "answer" not in done.out

@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from application_runs import run_once
-from application_trials import application_run
 from command_line import caller
-from test_application import MATVEC, SCALE, application, power
+from test_application import application, power
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
@@ -21,7 +19,6 @@ from mptune.measure.answers import OwnAnswer
 from mptune.measure.worker import Limits
 from mptune.results.trial import Status
 from mptune.tuning import TuneSettings, tune
-from mptune.tuning.findings import _never_launched
 from tests.tiers import few
 
 PAGE = Path(__file__).parents[1] / "docs" / "applications.md"
@@ -66,15 +63,6 @@ def test_an_answer_that_is_none(steps: Callable[..., None], message: str) -> Non
     with pytest.raises(KernelError, match=re.escape(message)) as caught:
         answer(steps=steps)
     assert "\n" not in str(caught.value)
-
-
-def test_the_line_of_the_steps_is_named_where_numpy_fails_for_them() -> None:
-    def steps(run: Any, size: Any) -> None:
-        np.linalg.cholesky(-np.eye(2))
-
-    line = steps.__code__.co_firstlineno + 1
-    with pytest.raises(KernelError, match=rf"LinAlgError: .* \(test_bad_applications.py:{line}\)"):
-        run_once(application(steps=steps), {})
 
 
 @pytest.mark.parametrize(
@@ -130,19 +118,3 @@ def test_with_a_reference_of_its_own_a_loop_that_never_ends_is_a_timeout() -> No
     found = tune(application(steps=forever, reference=one), settings, on_warning=lambda _: None)
     assert {trial.status for trial in found.trials} == {Status.TIMEOUT}
     assert "--trial-limit gives it longer" in found.trials[0].message
-
-
-@pytest.mark.full
-def test_with_a_reference_of_its_own_steps_that_fail_end_the_run() -> None:
-    settings = TuneSettings(backend="host", budget=12, verify=0)
-    with pytest.raises(KernelError, match=r"steps of application power failed: ZeroDivisionError: no norm \("):
-        tune(application(steps=of_its_own, reference=one), settings, on_warning=lambda _: None)
-
-
-def test_a_kernel_that_is_never_launched_is_said() -> None:
-    kernels = [MATVEC.changed(name="step"), SCALE.changed(name="norm"), SCALE.changed(name="spare")]
-    said = list(_never_launched(application_run(), application(kernels=kernels)))
-    assert said == [
-        "kernel spare of application power was launched in none of 4 runs: the steps never call it, and its parameters "
-        "change nothing"
-    ]

@@ -1,7 +1,6 @@
 """Long arrays in blocks, by several threads."""
 
 import os
-import threading
 
 import numpy as np
 import pytest
@@ -9,20 +8,6 @@ import pytest
 from mptune.data.blocks import BLOCK, in_blocks, uniform
 
 COUNTS = (1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 17)
-
-
-@pytest.mark.parametrize("count", [0, *COUNTS])
-def test_parts_cover_everything_once_and_in_order(count):
-    parts = in_blocks(lambda part: list(range(count))[part], count)
-    assert [i for part in parts for i in part] == list(range(count))
-    assert all(len(part) <= BLOCK for part in parts)
-
-
-def test_several_threads_work_at_a_time(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
-    meeting = threading.Barrier(3)
-    in_blocks(lambda _: meeting.wait(timeout=60), 9, 3)  # (alone, each would wait for ever)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("blocks")]
 
 
 def test_what_fails_in_a_thread_is_raised(monkeypatch):

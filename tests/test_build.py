@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from mptune.kernel import Kernel
 from mptune.source.flags import Build, build_in, build_of, compilers_of, read_flags, with_build
 from mptune.source.loading import load_kernel
 from mptune.source.render import render
-from mptune.space.parameters import OrdinalParameter
 from mptune.tuning import TuneSettings, tune
 
 needs_compiler = pytest.mark.skipif(not installed_compilers(), reason="no C++ compiler")
@@ -86,24 +84,6 @@ def test_flags_of_optimisation_are_allowed() -> None:
         "-mrecip=all,!sqrt -mno-red-zone -mdaz-ftz -DX -DX=1 -DY=-1.5e+3 --param=max-unroll-times=4"
     )
     assert read_flags(flags) == tuple(flags.split())
-
-
-@needs_compiler
-def test_the_longest_of_flags_are_compiled_with(axpy: Kernel, tmp_path: Path) -> None:
-    flags = tuple(f"-DA{i}={i}" for i in range(1000))
-    program = installed_compilers()[-1]
-    source = first_source(with_build(axpy, [program.label], [" ".join(flags)]))
-    assert build_in(source) == Build(program.label, flags)
-    check = "#ifndef A999\n#error without its flags\n#endif\n"
-    assert HostCompiler(cache=BinaryCache(tmp_path)).compile(check + source, "axpy", CompileOptions()).image
-
-
-def test_what_contradicts_the_kernel_or_itself(axpy: Kernel) -> None:
-    own = dataclasses.replace(axpy, parameters=(*axpy.parameters, OrdinalParameter("compiler", [1, 2])))
-    with pytest.raises(MptuneError, match="kernel axpy has a parameter or size 'compiler': rename it"):
-        with_build(own, ["g++"])
-    with pytest.raises(MptuneError, match="'g\\+\\+' twice"):
-        with_build(axpy, ["g++", "g++"])
 
 
 def test_missing_compilers_and_backends_without_a_choice(axpy: Kernel) -> None:

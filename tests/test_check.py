@@ -3,13 +3,10 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-import pytest
-
 from mptune.backends import get_backend
-from mptune.errors import MptuneError
 from mptune.kernel import InOut, Kernel, Sizes
 from mptune.source.loading import load_kernel
-from mptune.space.parameters import OrdinalParameter, PrecisionParameter
+from mptune.space.parameters import PrecisionParameter
 from mptune.tuning.check import check, select
 
 KERNEL = load_kernel(Path(__file__).with_name("own_kernel.py"))
@@ -33,18 +30,6 @@ def test_every_accuracy_signature_comes_once() -> None:
     assert all(c in space for c in chosen)
 
 
-def test_a_number_of_configurations_is_drawn_without_repetition() -> None:
-    assert len(set(select(KERNEL.search_space(SIZES), KERNEL.signature_names, 7))) == 7
-    assert set(select(KERNEL.search_space(SIZES), KERNEL.signature_names, 10**6)) == set(
-        select(KERNEL.search_space(SIZES), KERNEL.signature_names, "all")
-    )
-
-
-def test_sample_below_one_is_refused() -> None:
-    with pytest.raises(MptuneError, match="sample 0"):
-        check(KERNEL, get_backend("host"), sample=0)
-
-
 def test_failures_that_say_the_same_are_told_once() -> None:
     template = (
         str(KERNEL.template) + "\n{% if unroll == 4 %}\n#error no four of {{ block }}\n{% endif %}\n{{ nothing }}\n"
@@ -60,20 +45,6 @@ def test_failures_that_say_the_same_are_told_once() -> None:
     assert all("no four" in c.message for c in result.failures)
     assert len(result.failures) < len(result.compilations)
     assert f"template of kernel poly, line {lines - 2} (line" in result.failures[0].message
-
-
-def test_a_kernel_without_sizes_is_checked_at_none() -> None:
-    """As an application's kernels are, which take sizes from their launches."""
-    kernel = Kernel(
-        name="twice",
-        parameters=[OrdinalParameter("factor", [2, 3])],
-        arguments=[InOut("y", 32, precision="fp64")],
-        grid=["1"],
-        block=["32"],
-        template='extern "C" __global__ void twice(double* y) { y[threadIdx.x] *= {{ factor }}; }\n',
-    )
-    found = check(kernel, get_backend("host"), sizes=Sizes({}), sample=1)
-    assert [compilation.message for compilation in found.compilations] == [""]
 
 
 def test_values_held_in_a_wider_type_have_their_bits() -> None:

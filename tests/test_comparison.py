@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mptune.errors import MptuneError, UnknownNameError
+from mptune.errors import MptuneError
 from mptune.interop.recorded import Record, assemble
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status
@@ -108,14 +108,6 @@ def test_win_probability_counts_pairs_of_runs_and_ties_half(seed: int) -> None:
     assert comparison.win_probabilities(1)[0, 0, 1] == 0.5
 
 
-def test_a_run_without_anything_valid_loses_and_ties_with_its_like() -> None:
-    comparison = Comparison(
-        (simulation("x", "a", [[None, None], [None, 3.0]]), simulation("x", "b", [[None, None], [None, None]]))
-    )
-    assert comparison.win_probabilities()[0, 0, 1] == 0.75
-    assert comparison.best_at_end().tolist() == [[pytest.approx(1 / 6), 0.0]]
-
-
 def test_evaluations_within_are_medians_over_runs_and_censored() -> None:
     curves = [[2.0, 1.04, 1.0], [2.0, 2.0, 1.05], [1.01, 1.01, 1.01], [2.0, 2.0, 2.0]]
     comparison = Comparison((simulation("x", "a", curves), simulation("x", "b", curves[:3])))
@@ -155,23 +147,6 @@ def test_several_objectives_are_compared_by_what_is_missing_of_the_hypervolume()
         compare([space], ("genetic",), objectives=("time", "error"), budget=5, processes=1)
 
 
-def test_all_at_the_optimum_are_equal_and_a_solved_space_does_not_decide_the_geometric_mean() -> None:
-    solved = [simulation("x", name, [[1.0] * 40]) for name in "ab"]
-    other = [simulation("y", name, [[value] * 40]) for name, value in (("a", 1.01), ("b", 1.04))]
-    comparison = Comparison((*solved, *other))
-    assert comparison.deviation_factors()[0].tolist() == [1.0, 1.0]
-    assert comparison.geometric_means() == pytest.approx(np.sqrt([1e-4 * 0.01, 1e-4 * 0.04]), rel=1e-9)
-
-
-def test_spaces_with_nothing_feasible_are_in_no_figure() -> None:
-    comparison = Comparison((simulation("x", "a", [[None] * 40], optimum=None), simulation("y", "a", [[2.0] * 40])))
-    assert (comparison.spaces, comparison.infeasible) == (("y",), ("x",))
-    assert comparison.mean_distances().tolist() == [[1.0]]
-    assert [row["optimum"] for row in comparison.to_json()["spaces"]] == [None, 1.0]
-    nothing = Comparison((simulation("x", "a", [[None] * 40], optimum=None),))
-    assert nothing.to_json()["strategies"] == [{"strategy": "a"}]
-
-
 def recording(name: str, seed: int) -> Run:
     rng = np.random.default_rng(seed)
     rows = itertools.product(range(8), range(6), ("fp64", "fp32"))
@@ -204,23 +179,3 @@ def test_worker_processes_give_what_simulate_gives() -> None:
             assert [(run.seed, run.best) for run in replayed.runs] == [(run.seed, run.best) for run in own.runs]
             assert replayed.optimum == own.optimum
             assert replayed.objective == own.objective
-
-
-def test_wrong_requests_name_what_is_wrong() -> None:
-    processes, space = 1, recording("x", 1)
-    with pytest.raises(UnknownNameError, match="did you mean 'genetic'"):
-        compare([space], ("genetc",), processes=processes)
-    with pytest.raises(UnknownNameError, match="did you mean 'population'"):
-        compare([space], ("genetic",), options={"genetic": {"populaton": 3}}, processes=processes)
-    with pytest.raises(MptuneError, match="given twice"):
-        compare([space], ("random", "random"), processes=processes)
-    with pytest.raises(MptuneError, match="space 'x' is given twice"):
-        compare([space, space], ("random",), processes=processes)
-    with pytest.raises(MptuneError, match="nothing to compare"):
-        compare([], ("random",), processes=processes)
-    with pytest.raises(MptuneError, match="budget 0: expected at least 1"):
-        compare([space], ("random",), budget=0, processes=processes)
-    with pytest.raises(UnknownNameError, match="metric of recording x"):
-        compare([space], ("random", "genetic"), objective="tme_ms", budget=5, repeats=1, processes=processes)
-    with pytest.raises(MptuneError, match="processes 0: expected at least 1"):
-        compare([space], ("random",), processes=0)

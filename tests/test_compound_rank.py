@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from typing import Any
 
@@ -12,13 +11,12 @@ import pytest
 from awkward_kernel import run_of
 from described import described_run
 
-from mptune.explanation import explanation_of
 from mptune.precision import COMPOUND, EVERY_PRECISION, PRECISIONS, precision, promoted
 from mptune.results.objective import Objective
 from mptune.results.speedup import Finals
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
-from mptune.space.parameters import PrecisionParameter, baseline_values, beyond_baseline, uniform_types
+from mptune.space.parameters import PrecisionParameter, baseline_values
 from mptune.space.search_space import SearchSpace
 from mptune.store import RunState
 from mptune.strategies.model_based.coordinates import distances
@@ -57,12 +55,6 @@ def test_the_table_is_in_the_order_of_accuracy() -> None:
     assert tuple(PRECISIONS) == tuple(name for name in BEST_FIRST if name not in COMPOUND)
 
 
-def test_values_on_request_stand_among_the_others() -> None:
-    assert OFFERED.every_value == BEST_FIRST[:8]
-    assert OFFERED.restricted(["fp64", "fp64_neumaier"]).values == ("fp64_neumaier", "fp64")
-    assert OFFERED.restricted(["bf16x3", "fp32", "fp32_neumaier"]).values == ("fp32_neumaier", "fp32", "bf16x3")
-
-
 def test_an_operation_has_the_more_accurate_of_two_compound_types_and_any_before_a_plain_one() -> None:
     types = [entry for entry in EVERY_PRECISION.values() if not entry.storage_only]
     for one, other in itertools.product(types, repeat=2):
@@ -94,27 +86,6 @@ def test_the_baseline_is_plain_where_a_plain_type_has_as_many_digits(asked: Any,
     assert found == [baseline, "fp64"]
 
 
-def test_only_what_is_more_accurate_is_beyond_the_baseline() -> None:
-    baseline = {"sum": ("fp64",), "policy": ("accurate",)}
-    beyond = [name for name in BEST_FIRST if beyond_baseline({"sum": name, "policy": "fast"}, baseline)]
-    assert beyond == ["fp64_neumaier"]
-    of_fp32 = [name for name in BEST_FIRST if beyond_baseline({"sum": name, "n": 3}, {"sum": ("fp32",)})]
-    assert of_fp32 == ["fp64_neumaier", "fp64", "fp32x2", "fp32_neumaier"]
-    assert not beyond_baseline({"sum": "fp64_neumaier"}, {})
-
-
-def test_one_type_throughout_is_a_plain_one_where_it_is_offered() -> None:
-    levels = ("fp64", "fp32", "fp16")
-    of_every = {name: {"sum": name, "stored": name} for name in levels}
-    assert uniform_types([EVERY, STORED]) == of_every | {"bf16": {"sum": "bf16", "stored": "fp16"}}
-    asked = OFFERED.restricted(["fp64_neumaier", "fp32_neumaier", "bf16x3"])
-    assert uniform_types([asked, STORED]) == {
-        "fp64": {"sum": "fp64_neumaier", "stored": "fp64"},
-        "fp32": {"sum": "fp32_neumaier", "stored": "fp32"},
-        "fp16": {"sum": "bf16x3", "stored": "fp16"},
-    }
-
-
 def test_no_two_types_are_the_same_to_a_model() -> None:
     for table in (EVERY.encoded(), distances([EVERY]).at(np.arange(len(EVERY.values))[:, None])):
         apart = np.abs(table[:, None, :] - table[None, :, :]).max(axis=2)
@@ -133,31 +104,6 @@ def test_of_types_that_are_as_fast_the_most_accurate_wins() -> None:
         run = Run(info, given, RunState(finals=Finals.of(rounds, 0, 0.0)))
         assert run.best is not None
         assert run.best.configuration["y_type"] == "fp32_neumaier"
-
-
-def test_only_what_is_more_accurate_restores_digits() -> None:
-    values = {"x_type": "fp32", "y_type": "fp32"}
-    winner = trial(1.0, 1e-6, **values)
-    others = [trial(2.0, 1e-7, **{**values, "y_type": name}) for name in (*COMPOUND, "fp64", "fp16")]
-    space = {p.name: p for p in OWN.parameters}
-    run = run_of(OWN, [winner, *others], threshold=1e-5)
-    every = space["y_type"].every_value
-    parameters = tuple(dataclasses.replace(p, values=every) if p.name == "y_type" else p for p in run.info.parameters)
-    run = Run(dataclasses.replace(run.info, parameters=parameters), run.trials)
-    found = explanation_of(run)
-    changes = {str(c.after): c.is_restored for c in found.changes if c.parameter == "y_type"}
-    assert changes == {"fp32_neumaier": True, "bf16x3": False}
-
-
-@pytest.mark.parametrize(("name", "is_last_word"), [("fp32x2", True), ("fp64_neumaier", False)])
-def test_the_widest_types_have_not_the_last_word_where_others_are_more_accurate(name: str, is_last_word: bool) -> None:
-    made = run_of(OWN, [trial(1.0, 1e-16, Status.INACCURATE), trial(1.0, 1e-12, Status.INACCURATE, y_type="fp32x2")])
-    parameters = tuple(
-        dataclasses.replace(p, values=("fp64", name)) if p.name == "y_type" else p for p in made.info.parameters
-    )
-    info = dataclasses.replace(made.info, parameters=parameters, objective=Objective(threshold=1e-17))
-    said = Run(info, made.trials).describe().verdict
-    assert ("no types are more exact" in said) is is_last_word
 
 
 # -- wisdom ----------------------------------------------------------------------------------------------

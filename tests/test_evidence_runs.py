@@ -76,21 +76,15 @@ def is_fp64(c: Configuration) -> bool:
 #: What is wrong.
 HOSTILE: dict[str, Callable[[], Callable[[Configuration], MadeUp]]] = {
     "nothing": lambda: usual,
-    "one block size": lambda: where(lambda c: c["block"] == 64),
     "one block size, and faster there": lambda: where(lambda c: c["block"] == 64, faster=3.0),
-    "all block sizes but one": lambda: where(lambda c: c["block"] != 64),
     "the first of every signature": first_of_each,
     "fp64 at one block size": lambda: where(lambda c: is_fp64(c) and c["block"] == 128),
     "fp64 everywhere": lambda: where(is_fp64),
-    "fp64 but for one configuration": lambda: where(
-        lambda c: is_fp64(c) and (c["block"], c["unroll"], c["tile"]) != (256, 4, False)
-    ),
     "error grows with unrolling": lambda: (
         lambda c: MadeUp(
             usual(c).time_ms, usual(c).error * 100.0 ** (int(str(c["unroll"])) - 1), memory_bytes=usual(c).memory_bytes
         )
     ),
-    "tiles or one block size": lambda: where(lambda c: bool(c["tile"]) or c["block"] == 32),
     "early return, 30 times faster": lambda: where(lambda c: c["block"] == 32, faster=30.0),
 }
 

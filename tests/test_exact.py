@@ -47,25 +47,6 @@ def test_a_product_has_twenty_bits_more(terms: int) -> None:
             assert abs(float(low[i, j])) <= 1e-4 * float(size)
 
 
-def test_numbers_of_all_sizes_err_no_more_than_in_fp64() -> None:
-    rng = np.random.default_rng(5)
-    first, second = (rng.standard_normal((40, 40)) * 2.0 ** rng.integers(-60, 60, (40, 40)) for _ in range(2))
-    high, low = product(first, second)
-    exact = (first.astype(LD)[:, :, None] * second.astype(LD)[None]).sum(axis=1)
-    size = np.abs(first) @ np.abs(second)
-    assert (np.abs(high.astype(LD) + low - exact) <= 4 * U * size).all()
-
-
-def test_rows_of_many_and_of_no_numbers() -> None:
-    rng = np.random.default_rng(6)
-    first, second = rng.random((700, 5)), rng.random((5, 3))
-    high, low = product(first, second)
-    np.testing.assert_allclose(high + low, first @ second, rtol=1e-14)
-    zeros = product(np.zeros((4, 5)), second)
-    assert not np.any(zeros)
-    assert product(np.empty((0, 5)), second)[0].shape == (0, 3)
-
-
 # -- references ------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import sys
 from pathlib import Path
@@ -14,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mptune.errors import RunFileError
-from mptune.results.description import describe_front
 from mptune.results.speedup import LEAST_ROUNDS, TIE, Finals, Ratio
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
@@ -38,36 +36,12 @@ def ratios(noise: str, factor: float, rounds: int, seed: int) -> list[Ratio]:
     return found
 
 
-def test_a_ratio_is_the_median_of_its_rounds_whatever_outliers_do() -> None:
-    times = [2.0, 2.1, 1.9, 2.0, 2.05, 1.95, 2.0]
-    assert Ratio.of(times).value == pytest.approx(2.0)
-    assert Ratio.of([*times, 1e6, 1e-6]).value == pytest.approx(2.0)
-    assert Ratio.of(times).smallest == 1.9
-
-
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize(("factor", "rounds"), [(1.0, 9), (1.0, 24), (1.8, 12)])
 def test_the_interval_holds_the_ratio_whatever_the_noise(noise: str, factor: float, rounds: int) -> None:
     held = sum(ratio.low <= factor <= ratio.high for ratio in ratios(noise, factor, rounds, seed=1))
     # Two standard deviations below 95% in so many repetitions.
     assert held >= (0.95 - 2 * math.sqrt(0.95 * 0.05 / REPEATED)) * REPEATED
-
-
-def test_the_shortest_launch_is_disturbed_less_than_the_median() -> None:
-    for noise in ("correlated", "bursts", "always busy"):
-        rng = np.random.default_rng(0)
-        launches = turns(noise, (1.0,), 2000, 5, rng)[0]
-        shortest, median = launches.min(axis=-1), np.median(launches, axis=-1)
-        assert np.mean(np.log(shortest)) < 0.8 * np.mean(np.log(median)), noise
-
-
-def test_back_and_forth_a_drift_is_no_difference() -> None:
-    drifting = turns("drift", (1.0, 1.0), 40, 5, np.random.default_rng(0)).min(axis=-1)
-    assert Ratio.of((drifting[0] / drifting[1]).tolist()).is_equal
-    # Always in the same order, each is compared with one that is later.
-    rng = np.random.default_rng(0)
-    factors = NOISES["drift"](40 * 12, rng).reshape(40, 2, 6).min(axis=-1)
-    assert Ratio.of((factors[:, 1] / factors[:, 0]).tolist()).value > 1.0
 
 
 @pytest.mark.parametrize(
@@ -86,12 +60,6 @@ def test_back_and_forth_a_drift_is_no_difference() -> None:
 def test_slower_equal_or_open(values: list[float], slower: bool, equal: bool) -> None:
     ratio = Ratio.of(values)
     assert (ratio.is_slower, ratio.is_equal, ratio.is_open) == (slower, equal, not (slower or equal))
-
-
-def test_of_few_rounds_there_is_no_interval() -> None:
-    few, enough = (Ratio.of([1.0, 1.1, 0.9, 1.0, 1.2, 0.8][:n]) for n in (LEAST_ROUNDS - 1, LEAST_ROUNDS))
-    assert (few.low, few.high) == (0.0, math.inf)
-    assert (enough.low, enough.high) == pytest.approx((0.8, 1.2))
 
 
 def finals(*rounds: dict[Configuration, float], chosen_after: int = 0, tasks: float = math.nan) -> Finals:
@@ -133,23 +101,6 @@ def test_drift_and_load_are_noise() -> None:
     assert finals(*[{ONE: 2.0, OTHER: 1.0}, {OTHER: 1.0}] * 5).drift == pytest.approx(0.0)
 
 
-def test_a_kernel_that_varies_by_itself_is_no_noise_of_the_machine() -> None:
-    rounds = [{ONE: 1.0}, {ONE: 1.5}] * 5
-    steady = Finals.of(rounds, 0, 0.1, [0.1, 0.101] * 5)
-    assert steady.drift == pytest.approx(0.01)
-    drifting = Finals.of([{ONE: 1.0}] * 10, 0, 0.1, [0.1, 0.15] * 5)
-    assert drifting.drift == pytest.approx(0.5)
-
-
-def test_noise_in_words() -> None:
-    rounds = [{ONE: 2.0, OTHER: 1.0}] * 9
-    assert finals(*rounds, tasks=0.1).noise == ""
-    assert finals(*rounds).noise == ""
-    assert finals(*rounds, tasks=2.0).noise.startswith("2.0 other tasks wanted each core, ")
-    assert "up to 15%" in finals(*[{ONE: 1.0}, {ONE: 1.15}] * 5).noise
-    assert finals({ONE: 1.0}, tasks=1.0).noise
-
-
 def test_as_data_and_back() -> None:
     found = Finals.of([{ONE: 2.0, OTHER: 1.0}, {OTHER: 1.5}], 1, 0.5, (0.1, 0.2))
     assert RunState.from_json(RunState(finals=found).to_json()).finals == found
@@ -159,19 +110,12 @@ def test_as_data_and_back() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"times_ms": []},
-        {"times_ms": [[1.0]]},
         {"times_ms": [[1.0, -1.0]]},
         {"times_ms": [[1.0, None]]},
-        {"times_ms": [[1.0, "x"]]},
         {"chosen_after": -1},
-        {"chosen_after": True},
         {"tasks_per_core": "many"},
-        {"calibration_ms": [0.1, 0.1]},
-        {"calibration_ms": [0.0]},
         {"calibration_ms": "long"},
         {"configurations": [{"type": None}, {}]},
-        {"configurations": "both"},
     ],
 )
 def test_what_a_file_may_not_say(change: dict[str, object]) -> None:
@@ -227,15 +171,6 @@ def test_ties_go_to_the_fewest_types_then_to_the_least_memory() -> None:
     assert run_of([], ALL).best is MIXED
 
 
-def test_ties_of_as_much_memory_go_to_the_widest_types() -> None:
-    wide, narrow = (
-        Trial(t.configuration, Status.OK, measurement=Measurement({**t.measurement.metrics, "memory_bytes": 8.0}))
-        for t in (SINGLE, HALF)
-    )
-    rounds = [{wide.configuration: 1.0, narrow.configuration: 1.0}] * 9
-    assert run_of(rounds, [narrow, wide]).best is wide
-
-
 @pytest.mark.parametrize("tasks", [0.0, 2.0])
 @given(data=st.data(), threshold=st.sampled_from([None, 1e-6]))
 def test_there_is_always_a_winner_and_it_is_no_slower_than_the_baseline(
@@ -262,12 +197,6 @@ def test_there_is_always_a_winner_and_it_is_no_slower_than_the_baseline(
     assert run.summary()["best"]["settled"] is run.is_settled(run.best)
 
 
-def test_noise_changes_neither_the_winner_nor_its_speedup() -> None:
-    quiet, busy = (run_of(noisy_rounds(0.05), ALL, tasks) for tasks in (0.0, 2.0))
-    assert quiet.best is busy.best is HALF
-    assert quiet.speedup(HALF) == busy.speedup(HALF)
-
-
 def test_what_is_slower_than_the_baseline_is_no_simpler_winner() -> None:
     """Both are within 3% of the fastest, and the one with the least memory is behind the baseline."""
     wide, narrow = typed("fp64", "fp64", 1.01), typed("fp16", "fp16", 1.02)
@@ -275,15 +204,6 @@ def test_what_is_slower_than_the_baseline_is_no_simpler_winner() -> None:
     run = run_of(rounds, [MIXED, wide, narrow])
     assert run.best is wide
     assert run.is_settled(wide)
-
-
-def test_a_front_without_the_best_says_why() -> None:
-    run = run_of(noisy_rounds(0.05), ALL)
-    assert run.best is HALF
-    said = "it is the simplest of the trials that the finals tie"
-    for metrics in (("time_ms", "error"), ("memory_bytes", "error")):
-        is_said = any(text.endswith(said) for text in describe_front(run, metrics).remarks)
-        assert is_said is (metrics[0] == "time_ms" and HALF not in run.pareto(metrics))
 
 
 def wide(block: int, time_ms: float, error: float, status: Status = Status.OK) -> Trial:
@@ -332,27 +252,6 @@ def test_a_speedup_of_rounds_that_do_not_agree_is_unsettled() -> None:
     alike = [{MIXED.configuration: 1.0, DOUBLE.configuration: 16.0 + i / 100} for i in range(11)]
     assert run_of(alike, [MIXED, DOUBLE]).is_settled(MIXED)
     assert not run_of([*alike, {**alike[0], DOUBLE.configuration: 2.0}], [MIXED, DOUBLE]).is_settled(MIXED)
-
-
-def test_a_speedup_that_is_not_the_ratio_of_the_times_says_where_it_is_from() -> None:
-    run = run_of(
-        noisy_rounds(0.01), [MIXED, dataclasses.replace(DOUBLE, measurement=typed("fp64", "fp64", 3).measurement)]
-    )
-    assert run.baseline is not None
-    said = "the speedup is the median of rounds in which both took turns, not the ratio of the times (3)"
-    assert said in run.describe().remarks
-    assert not any("rounds" in text for text in run_of(noisy_rounds(0.01), [MIXED, DOUBLE]).describe().remarks)
-
-
-def test_speedups_in_words() -> None:
-    run = run_of(noisy_rounds(0.01), [MIXED, DOUBLE])
-    low, high = run.speedup_interval(MIXED) or (0.0, 0.0)
-    assert low <= 2.0 <= high
-    assert run.speedup_text(MIXED) == f"{run.speedup(MIXED):.3g}x ({low:.3g} to {high:.3g})"
-    assert run.speedup_text(DOUBLE) == "1"
-    assert run.speedup_interval(typed("fp16", "fp64", 1.0)) is None
-    same = [{SINGLE.configuration: 1.0 + i % 3 / 10, DOUBLE.configuration: 1.1} for i in range(9)]
-    assert run_of(same, [SINGLE, DOUBLE]).speedup_text(SINGLE).endswith(", unsettled)")
 
 
 times = st.floats(1e-6, 1e6)

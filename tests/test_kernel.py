@@ -4,11 +4,10 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import pytest
 
 from mptune.errors import KernelError, MptuneError
-from mptune.kernel import In, InOut, Kernel, LaunchShape, Out, Scalar, Sizes
+from mptune.kernel import In, Kernel, LaunchShape, Out, Scalar
 from mptune.kernel.limits import device_constraints, widest
 from mptune.space.parameters import OrdinalParameter, PolicyParameter, PrecisionParameter
 
@@ -49,13 +48,6 @@ def test_names_shapes_and_launch() -> None:
     assert kernel.signature_of(configuration) == (1, "fp16", "accurate")
 
 
-def test_precision_of_an_argument_is_a_parameter_s_or_fixed() -> None:
-    kernel = make()
-    configuration = kernel.configuration({"x_type": "fp16"})
-    found = [kernel.precision_of(a, configuration) for a in kernel.arguments]
-    assert [p.name if p else None for p in found] == ["fp16", "fp16", "fp32", None]
-
-
 def test_baseline_is_widest_and_accurate() -> None:
     assert make().baseline_values() == {"x_type": ("fp64",), "policy": ("accurate",)}
     narrow = make(
@@ -76,13 +68,6 @@ def test_what_can_run_in_the_widest_types_begins_in_the_middle() -> None:
     assert {(c["x_type"], c["policy"]) for c in found} == {("fp64", "accurate")}
     assert (found[0]["wide"], found[0]["high"]) == (4, 4)
     assert {found[-1]["wide"], found[-1]["high"]} <= {1, 16}
-
-
-def test_sizes_read_as_attributes() -> None:
-    size = Sizes({"n": 3})
-    assert size.n == size["n"] == 3
-    with pytest.raises(AttributeError, match="no size 'm'"):
-        _ = size.m
 
 
 def bad_definitions() -> Mapping[str, tuple[dict[str, Any], str]]:
@@ -124,13 +109,9 @@ def test_a_wrong_definition_says_what_is_wrong(case: str) -> None:
 
 KERNEL = make()
 WRONG_CALLS: dict[str, tuple[Callable[[], object], str]] = {
-    "neither type": (lambda: In("x", "n"), "either precision= or dtype="),
     "a precision as dtype": (lambda: Out("y", "n", dtype="fp64"), "A floating-point type is given as precision="),
-    "both types": (lambda: InOut("x", "n", precision="fp32", dtype="int32"), "either precision= or dtype="),
     "dtype": (lambda: Scalar("n", dtype="int23"), "did you mean 'int32'"),
-    "argument name": (lambda: Scalar("1n", dtype="int32"), "not an identifier"),
     "preset": (lambda: KERNEL.resolve_sizes("papre"), "did you mean 'paper'"),
-    "size": (lambda: KERNEL.resolve_sizes("default", {"row": 3}), "did you mean 'rows'"),
     "size of none": (lambda: KERNEL.resolve_sizes("default", {"rows": 0}), "rows=0"),
     "parameter": (lambda: KERNEL.configuration({"blok": 3}), "did you mean 'block'"),
     "value": (lambda: KERNEL.configuration({"block": 48}), "48"),
@@ -142,30 +123,6 @@ def test_a_wrong_argument_size_or_value_says_what_is_wrong(case: str) -> None:
     call, message = WRONG_CALLS[case]
     with pytest.raises(MptuneError, match=message):
         call()
-
-
-def test_inputs_take_random_numbers_and_sizes_alone() -> None:
-    def inputs(rng: np.random.Generator, size: Sizes, *, spread: float) -> dict[str, Any]:
-        return {"x": rng.normal(0, spread, (size.rows, 2 * size.cols)), "a": 2.0}
-
-    with pytest.raises(
-        KernelError, match=r"inputs\(rng, size\) \(test_kernel.py:\d+\), but: missing a required .*argument: 'spread'"
-    ):
-        make(inputs=inputs)
-
-
-def test_a_single_text_is_a_list_of_one() -> None:
-    kernel = make(
-        parameters=[OrdinalParameter("block", [32, 64]), PrecisionParameter("x_type", "fp32")],
-        grid="ceildiv(rows, block)",
-        block="block",
-        constraints="block <= 32",
-        signature="block",
-        runtime_sizes="rows",
-    )
-    assert kernel.search_space(kernel.resolve_sizes()).size == 1
-    assert kernel.signature_names == ("block", "x_type")
-    assert kernel.launch_shape(kernel.configuration({}), kernel.resolve_sizes()) == LaunchShape((1, 1, 1), (32, 1, 1))
 
 
 def test_grid_block_and_shared_memory_may_be_functions_of_configuration_and_sizes() -> None:
@@ -187,7 +144,6 @@ def test_grid_block_and_shared_memory_may_be_functions_of_configuration_and_size
         ({"block": lambda c: c.block / 2}, "function block= returned 16.0, not whole numbers"),
         ({"grid": lambda _: (1, 1, 1, 1)}, r"the grid is \(1, 1, 1, 1\)"),
         ({"shared_bytes": lambda _: "n"}, "function shared_bytes= returned 'n'"),
-        ({"shared_bytes": lambda _: []}, r"shared_bytes are \(\)"),
     ],
 )
 def test_a_function_of_a_launch_that_fails_is_named(changes: dict[str, Any], message: str) -> None:

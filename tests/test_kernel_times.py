@@ -12,13 +12,11 @@ from application_trials import application_run, run_trial
 from command_line import caller
 from described import create
 
-from mptune.errors import PlotError
 from mptune.measure.rounds import together
-from mptune.results.kernel_times import KernelTime, by_kernel, host_ms, kernel_times
+from mptune.results.kernel_times import host_ms, kernel_times
 from mptune.run import Run
 from mptune.schemas import schema
-from mptune.show import plot, report_document
-from mptune.store import RunInfo
+from mptune.show import plot
 
 pytestmark = pytest.mark.usefixtures("charts")
 
@@ -29,16 +27,6 @@ def run_file(tmp_path: Path) -> Path:
     with create(tmp_path / "heat.db", run) as file:
         file.add(*run.trials)
     return tmp_path / "heat.db"
-
-
-def test_kernels_and_the_host_beside_them() -> None:
-    trial = run_trial("fp32", "fp64", steps=50)
-    assert kernel_times(trial) == {"step": KernelTime(50, 3.0), "norm": KernelTime(50, 0.2)}
-    assert host_ms(trial) == 1.0
-    # A trial of an earlier mptune does not say what the host took.
-    before = trial.with_measurement(metrics={n: v for n, v in trial.measurement.metrics.items() if n != "host_ms"})
-    assert host_ms(before) == pytest.approx(1.0)
-    assert kernel_times(trial.with_measurement(metrics={"time_ms": 1.0})) == {}
 
 
 def test_the_parts_of_several_turns_are_mean_shares_of_the_printed_time() -> None:
@@ -55,15 +43,6 @@ def test_the_parts_of_several_turns_are_mean_shares_of_the_printed_time() -> Non
     parts = {name: each.time_ms for name, each in kernel_times(printed).items()}
     assert sum(parts.values()) + host_ms(printed) == pytest.approx(20.0)
     assert parts["step"] / parts["norm"] == pytest.approx(10 / 0.8)
-
-
-def test_launches_that_differ_from_turn_to_turn_are_told() -> None:
-    turns = [run_trial("fp64", "fp64", steps=steps) for steps in (100, 120)]
-    turns.append(run_trial("fp64", "fp64", steps=100, **{"fewest_launches.step": 90, "most_launches.step": 100}))
-    metrics = by_kernel(turns)
-    assert (metrics["fewest_launches.step"], metrics["most_launches.step"]) == (90, 120)
-    assert (metrics["fewest_launches.norm"], metrics["most_launches.norm"]) == (100, 120)
-    assert not any("_launches." in name for name in by_kernel(turns[:1]))
 
 
 def test_the_document(run_file: Path) -> None:
@@ -94,26 +73,6 @@ def test_show(run_file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
     ]
 
 
-def test_that_the_widest_types_cannot_meet_a_threshold_is_said() -> None:
-    """All of them have an error of the method's own, as a drift is."""
-    trials = [
-        run_trial(u, "fp64", **{"error": 1e-6, "error.drift": 1e-6, "error.NRMSE": 1e-9}) for u in ("fp64", "fp32")
-    ]
-    limits = {"drift": 1e-9, "NRMSE": 1e-8}
-    said = application_run(trials, threshold=limits).describe().verdict
-    assert "drift exceeds its limit of 1e-09 most" in said
-    assert "the widest types themselves do not meet it, at best with NRMSE 1e-09, drift 1e-06" in said.replace(
-        "drift 1e-06, NRMSE 1e-09", "NRMSE 1e-09, drift 1e-06"
-    )
-    # Narrow types that miss it say nothing of the wide ones.
-    assert "themselves" not in application_run(trials[1:], threshold=limits).describe().verdict
-
-
-def test_an_application_without_parameters_of_kernels_is_one() -> None:
-    assert RunInfo(buffers={"u": "fp64"}).is_of_application
-    assert not RunInfo().is_of_application
-
-
 class TestChart:
     def test_each_kernel_and_the_host_have_their_part_of_both_bars(self) -> None:
         pytest.importorskip("altair", reason="altair is not installed")
@@ -124,21 +83,3 @@ class TestChart:
             *(("baseline", name, pytest.approx(ms)) for name, ms in (("step", 10), ("norm", 0.8), (host, 1))),
             *(("winner", name, pytest.approx(ms)) for name, ms in (("step", 6), ("norm", 0.48), (host, 1))),
         ]
-
-    def test_what_has_none_says_so(self) -> None:
-        pytest.importorskip("altair", reason="altair is not installed")
-        untimed = run_trial("fp64", "fp64")
-        untimed = untimed.with_measurement(metrics={"time_ms": 1.0, "error": 0.0})
-        with pytest.raises(PlotError, match="neither the baseline nor the winner has times of kernels"):
-            plot(application_run([untimed]), "kernels")
-        kernel = application_run(buffers={}, parameters=[{"name": "u_type", "kind": "precision", "values": ["fp64"]}])
-        with pytest.raises(PlotError, match="heat is a single kernel: there are no shares of kernels to draw"):
-            plot(kernel, "kernels")
-
-
-@pytest.mark.full
-def test_the_report_has_them() -> None:
-    pytest.importorskip("altair", reason="altair is not installed")
-    run = application_run()
-    (shown,) = report_document(run)["runs"]
-    assert "kernels" in [chart["name"] for chart in shown["data"]["charts"]]

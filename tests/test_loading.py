@@ -24,13 +24,6 @@ def test_every_bundled_kernel_loads_with_reference_and_presets() -> None:
         assert (bundled_folder("templates") / f"{name}.cu.j2").is_file()
 
 
-def test_own_file_is_loaded_by_the_same_code() -> None:
-    kernel = load_kernel(OWN)
-    assert kernel.name == "poly"
-    assert kernel.path == OWN
-    assert load_kernel(str(OWN)).parameter_names == kernel.parameter_names
-
-
 def test_layout_of_siblings_works_outside_the_project(tmp_path: Path) -> None:
     for folder, suffix in (("kernels", ".py"), ("templates", ".cu.j2"), ("references", ".py")):
         (tmp_path / folder).mkdir()
@@ -63,16 +56,6 @@ def test_broken_definition_is_explained(tmp_path: Path, text: str, message: str)
         load_kernel(path)
 
 
-def test_several_kernels_in_a_file_need_one_named_kernel(tmp_path: Path) -> None:
-    path = tmp_path / "two.py"
-    text = OWN.read_text().replace("kernel = Kernel(", "first = Kernel(")
-    path.write_text(text + "\nimport dataclasses\nsecond = dataclasses.replace(first, name='other')\n")
-    with pytest.raises(KernelError, match="several kernels"):
-        load_kernel(path)
-    path.write_text(text + "\n")
-    assert load_kernel(path).name == "poly"
-
-
 def test_unknown_names_and_files_get_suggestions(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match=r"did you mean 'convolution2d'.*given as the path of its file"):
         load_kernel("convolutoin2d")
@@ -81,13 +64,6 @@ def test_unknown_names_and_files_get_suggestions(tmp_path: Path) -> None:
         load_kernel(tmp_path / "mien.py")
     with pytest.raises(UnknownNameError):
         load_kernel("_init__")
-
-
-def test_a_definition_in_the_folder_is_pointed_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "advection.py").touch()
-    with pytest.raises(UnknownNameError, match=r"given as \./advection\.py"):
-        load_kernel("advection")
 
 
 def test_kernels_and_applications_are_loaded_each_by_its_own_name() -> None:

@@ -55,14 +55,6 @@ class TestConstraint:
         both = MeasuredConstraint("(a <= b or b > c) and a < c").excess(metrics)
         assert both == max(min(first, second), MeasuredConstraint("a < c").excess(metrics))
 
-    def test_names_with_dots_units_and_arithmetic(self):
-        constraint = MeasuredConstraint("  error.y * 2 <= 1e-3 + error.z  ")
-        assert constraint.text == "error.y * 2 <= 1e-3 + error.z"
-        assert constraint.names == {"error.y", "error.z"}
-        assert constraint.excess({"error.y": 1e-3, "error.z": 1e-3}) <= 0
-        assert constraint.excess({"error.y": 1e-2, "error.z": 0.0}) == pytest.approx(math.log10(20))
-        assert MeasuredConstraint("memory_bytes <= 2**30").excess({"memory_bytes": 2.0**30}) == 0
-
     @pytest.mark.parametrize(
         "metrics", [{"a": math.nan, "b": 1.0}, {"a": 1.0, "b": math.nan}, {"a": math.inf, "b": 1.0}]
     )
@@ -70,26 +62,15 @@ class TestConstraint:
         for text in ("a <= b", "a >= b", "a < b and a > b"):
             assert MeasuredConstraint(text).excess(metrics) == math.inf
 
-    def test_division_by_zero_is_undefined(self):
-        assert MeasuredConstraint("1 / a <= 5").excess({"a": 0.0}) == math.inf
-        assert MeasuredConstraint("1 / a <= 5 or a <= 1").excess({"a": 0.0}) < 0
-
     @pytest.mark.parametrize(
         ("text", "message"),
         [
             ("", "measured constraint is empty"),
             ("energy_j", "expected comparisons by <=, <, >= or >, joined by 'and' or 'or', such as 'energy_j <= 1.5'"),
             ("a == b", "expected comparisons"),
-            ("a != 1", "expected comparisons"),
-            ("not a < b", "expected comparisons"),
             ("a < b and c", "expected comparisons"),
-            ("a in [1, 2]", "expected comparisons"),
-            ("(a < b) + 1", "expected comparisons"),
             ("2 <= 3", "names no metric"),
-            ("a <= ", "measured constraint 'a <='"),
             ("__import__('os').system('x') < 1", "measured constraint"),
-            ("min(time_ms) >= 0", "measured constraint: expression 'min(time_ms)"),
-            ("(a + 1).c < 1", "attribute access (.c) is not allowed"),
             (" + ".join(["a.b"] * 15_000) + " < 1", "nested too deeply"),
         ],
     )
@@ -104,15 +85,6 @@ class TestExpression:
         product = MetricExpression("energy_j * error.y")
         assert product.names == {"energy_j", "error.y"}
         assert product.value({"energy_j": 3.0, "error.y": 0.5, "more": 1.0}) == 1.5
-
-    def test_undefined_values_are_nan(self):
-        for text, metrics in (
-            ("1/a", {"a": 0.0}),
-            ("sqrt(a)", {"a": -1.0}),
-            ("a", {"a": math.inf}),
-            ("10**a", {"a": 400.0}),
-        ):
-            assert math.isnan(MetricExpression(text).value(metrics))
 
 
 # -- the objective -----------------------------------------------------------------------------
@@ -168,13 +140,3 @@ class TestObjective:
         assert loose.judge(judged["violation"]).message == ""
         crashed = trial(status=Status.CRASH)
         assert BOUNDED.judge(crashed) is crashed
-
-    def test_a_metric_that_is_not_there(self):
-        for status, raises in ((Status.OK, True), (Status.INACCURATE, False), (Status.CRASH, False)):
-            lacking = trial(energy_j=None, status=status)
-            if raises:
-                with pytest.raises(Exception, match="metric in measured constraint 'energy_j <= 2': 'energy_j'"):
-                    BOUNDED.is_feasible(lacking)
-            else:
-                assert BOUNDED.constraint_excess(lacking) == math.inf
-                assert not BOUNDED.is_feasible(lacking)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from command_line import caller
 from ml_dtypes import bfloat16
 
-from mptune.accuracy.evaluate import metric_text
-from mptune.errors import UnknownNameError
 from mptune.kernel import Kernel
-from mptune.measure.device import metric_identity
 from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.source.loading import load_kernel
-from mptune.tuning import tune
 
 OWN = Path(__file__).with_name("labelled_kernel.py")
 
@@ -67,18 +61,3 @@ def test_each_output_has_its_own_which_the_command_line_replaces(
     distance = expected["mae.distance" if options else "error.distance"]
     assert found.metric("error.distance") == pytest.approx(distance, rel=1e-6)
     assert found.error == max(found.metric("error.label"), found.metric("error.distance"))
-
-
-def test_a_misspelt_metric_of_an_output_gets_the_nearest_one(kernel: Kernel) -> None:
-    wrong = dataclasses.replace(kernel, metric={"label": "MAE", "distance": "NRSME"})
-    with pytest.raises(UnknownNameError, match="did you mean 'NRMSE'"):
-        tune(wrong, backend="host", budget=1)
-
-
-def test_identity_follows_what_each_output_has_and_not_the_order() -> None:
-    one: dict[str, Any] = {"y": "MAE", "z": "MRE"}
-    assert metric_identity(one) == metric_identity({"z": "MRE", "y": "MAE"})
-    identities = {metric_identity(m) for m in (one, {"y": "MRE", "z": "MAE"}, {"y": "MAE", "z": "MAE"}, "MAE", "MRE")}
-    assert len(identities) == 5
-    assert metric_text(["y", "z"], one) == "y: MAE, z: MRE"
-    assert metric_text(["y", "z"], "MAE") == metric_text(["y"], {"y": "MAE"}) == "MAE"

@@ -6,25 +6,21 @@ import dataclasses
 import json
 import math
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mptune.accuracy import evaluate_outputs
 from mptune.accuracy.evaluate import metric_text
 from mptune.cli import main
-from mptune.errors import MetricError, MptuneError, UnknownNameError
-from mptune.interop import read_run, write_run
+from mptune.errors import MptuneError
 from mptune.kernel import In, Kernel, Out, Scalar
 from mptune.kernel.regions import RegionalMetric
 from mptune.run import Run
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.tuning import TuneSettings, tune
 from mptune.tuning.plan import TuningPlan
-from mptune.tuning.simulation import simulate
 
 # Runs warn, and rightly: configurations with the baseline's types are destroyed, too.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -116,12 +112,9 @@ def test_a_mean_accepts_a_fifth_destroyed_and_the_worst_row_does_not() -> None:
     [
         ({"metric": "NRMSE over rows"}, {}, "NRMSE over rows max"),
         ({"metric": {"y": RegionalMetric("NMAE", ("block", (4, 8)), 0.99)}}, {}, "NMAE over block 4x8 0.99"),
-        ({}, {"metric": "MaxRE over columns 0.5"}, "MaxRE over columns 0.5"),
         ({"metric": "MRE"}, {"over": ("block", 11), "reduce": 0.9}, "MRE over block 11 0.9"),
-        ({}, {"metric": "NMAE", "over": "rows"}, "NMAE over rows max"),
         ({"metric": residual}, {}, "residual"),
         ({"metric": [residual, "MAE"]}, {}, "residual"),
-        ({}, {"metric": {"y": ["MRE", "MAE"]}}, "MRE"),
         ({}, {"max_error": {"NRMSE_rows_0_99": 0.5}}, "NRMSE over rows 0.99"),
     ],
 )
@@ -164,51 +157,6 @@ def test_the_tightest_one_decides_and_says_so(several: tuple[Run, Path]) -> None
     assert excess == pytest.approx(math.log10(2), abs=1e-3)
 
 
-@pytest.mark.full
-def test_resuming_uses_trials_of_the_same_metrics_alone(several: tuple[Run, Path], tmp_path: Path) -> None:
-    run, first = several
-    path = shutil.copy(first, tmp_path)
-    limits = {"NRMSE": 1e-5, "y.MaxRE over block 8x8 0.5": 1e-3, "MRE over columns": 0.5}
-    again = tune(kernel_with(), backend="host", budget=8, max_error=limits, output=path, resume=True)
-    assert {trial.key for trial in again.trials} == {trial.key for trial in run.trials}
-    assert again.state.stale == 0
-    with pytest.warns(
-        UserWarning, match="the error metrics were MRE over columns max, MaxRE over .*, NRMSE, are NRMSE"
-    ):
-        other = tune(kernel_with(), backend="host", budget=1, max_error=1e-5, output=path, resume=True)
-    assert {trial.key for trial in other.trials}.isdisjoint(trial.key for trial in run.trials)
-
-
-@pytest.mark.full
-def test_simulating_plotting_and_fronts(several: tuple[Run, Path], tmp_path: Path) -> None:
-    run, _ = several
-    path = tmp_path / "copy.db"
-    stored = tune(kernel_with(), backend="host", budget=8, max_error={"MRE over columns": 0.5}, output=path)
-    assert all(trial.error == trial.metric("error.MRE_columns_max") for trial in stored.trials)
-    found = simulate(path, strategy="bayesian", budget=8, max_error={"MRE_columns_max": 0.1}, seed=1)
-    assert found.optimum_configuration is not None
-    assert found.optimum_configuration["lost"] == 0
-    with pytest.raises(UnknownNameError, match="did you mean 'MRE_columns_max'"):
-        simulate(path, strategy="random", budget=2, max_error={"MRE_colums_max": 0.1})
-    space = tmp_path / "space.json"
-    write_run(read_run(path), space, "space")
-    recorded = read_run(space)
-    assert recorded.info.measured_by("error.MRE_columns_max") == "MRE over columns max"
-    again = simulate(space, strategy="bayesian", budget=8, max_error={"MRE over columns": 0.1}, seed=1)
-    assert again.optimum_configuration == found.optimum_configuration
-    assert run.pareto(("time_ms", "error.MRE_columns_max"))
-
-
-@pytest.mark.full
-def test_objectives_and_constraints_name_them() -> None:
-    run = tuned(
-        kernel_with(metric=["NRMSE", residual]), objective="error.residual", constraints=("error.residual <= 0.5",)
-    )
-    assert run.best is not None
-    assert run.best.configuration["lost"] == 0
-    assert {trial.status.value for trial in run.trials} == {"ok", "violation"}
-
-
 @pytest.mark.parametrize(
     ("given", "settings", "message"),
     [
@@ -217,14 +165,10 @@ def test_objectives_and_constraints_name_them() -> None:
             {},
             r"output 'y': shape \(40, 33\) has no block 2x2x2, which need 3 axes",
         ),
-        ({}, {"metric": "NRSME over rows"}, "did you mean 'NRMSE'"),
         ({}, {"reduce": 0.5}, "reduction 0.5 without regions"),
         ({}, {"max_error": {"residual": 1.0}}, "output or error metric in the error threshold: 'residual'"),
         ({}, {"max_error": {"MaxAE": -1.0}}, "threshold of 'MaxAE' must be positive and finite"),
-        ({}, {"max_error": {"MaxAE": math.nan}}, "threshold of 'MaxAE' must be positive and finite"),
         ({"metric": residual}, {"over": "rows"}, "'residual' sees the inputs"),
-        ({"metric": "NRMSE", "over": "rowss"}, {}, "'rowss'; did you mean 'rows'"),
-        ({"metric": []}, {}, "empty list of error metrics"),
     ],
 )
 def test_nonsense_is_refused_before_anything_runs(
@@ -268,16 +212,3 @@ def test_the_command_line_tells_thresholds_apart(
     )
     assert code == 1
     assert "no configuration meets the threshold; the closest has error " in err
-
-
-def test_an_error_is_a_pure_function_of_one_draw() -> None:
-    kernel = kernel_with(metric=["NRMSE over rows", residual])
-    sizes = kernel.resolve_sizes()
-    for seed in (1, 2):
-        given = {**inputs(np.random.default_rng(seed), sizes), "rows": ROWS}
-        exact = {"y": given["x"] * 0.5}
-        found = evaluate_outputs({"y": exact["y"] * (1 + 1e-3)}, exact, kernel.metric, given)
-        assert found.metrics["error.residual"] == pytest.approx(1e-3)
-        assert found.error == pytest.approx(1e-3, rel=0.1)
-    with pytest.raises(MetricError, match="needs the inputs"):
-        evaluate_outputs(exact, exact, kernel.metric)

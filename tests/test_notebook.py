@@ -64,11 +64,6 @@ def test_a_run_is_shown_and_everything_in_it_is_text() -> None:
     assert "compile_error\n1" in text
 
 
-def test_a_run_without_a_feasible_or_valid_trial_is_shown_as_that() -> None:
-    assert "closest, not feasible" in awkward_run(threshold=1e-20)._repr_html_()
-    assert "no valid trial" in run_of(AWKWARD, [])._repr_html_()
-
-
 class Handle:
     def __init__(self, shown: list[str]) -> None:
         self.update = shown.append
@@ -112,13 +107,6 @@ def test_tuning_in_a_notebook_shows_where_it_stands(shown: list[str]) -> None:
     assert "3/3 evaluations" in last
     assert run.best is not None
     assert str(run.best.configuration)[:20] in last
-
-
-def test_a_listener_of_ones_own_is_left_alone(shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[int] = []
-    mptune.tune(POLY, **OPTIONS, on_progress=lambda progress: told.append(progress.run().evaluations))
-    assert told
-    assert shown == []
 
 
 def test_outside_a_notebook_nothing_is_shown(shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,7 @@ from command_line import Call, caller
 
 from mptune import Application, Buffer, OrdinalParameter, TunedKernel
 from mptune.backends import get_backend
-from mptune.data import DataManager, Draw, Stream
-from mptune.errors import ReferenceDataError
+from mptune.data import Draw, Stream
 from mptune.kernel import Kernel
 from mptune.measure.bench import Bench, Request
 from mptune.results.trial import Status
@@ -23,7 +22,6 @@ from mptune.source.loading import load_kernel
 from mptune.source.render import render
 from mptune.space.configuration import Configuration
 from mptune.tuning import tune
-from mptune.tuning.check import check, check_application
 from mptune.wisdom import gather, read_sources
 
 PATH = Path(__file__).with_name("ocean_kernel.py")
@@ -80,17 +78,6 @@ def test_what_follows_a_run_takes_nan_as_a_mask(mptune: Call, tmp_path: Path) ->
     assert REMARK in " ".join(shown.out.split())
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("metric", ["NRMSE over rows max", "MaxRE over columns 0.5", "1e-6+1e-4*abs"])
-def test_a_run_by_a_metric_of_regions(metric: str) -> None:
-    """The row that is land is left out: an error of nothing would be 0/0."""
-    run = tune(OCEAN, backend="host", size="smoke", budget=10, verify=2, metric=metric, max_error=1e-2)
-    assert REMARK in run.describe().warnings
-    assert run.best is not None
-    for trial in run.trials:
-        assert (trial.status is Status.NON_FINITE) is bool(trial.configuration["lost"])
-
-
 def errors(kernel: Kernel, **values: Any) -> Any:
     """Trials on the first draw, one of the search and one unseen."""
     sizes = kernel.resolve_sizes("smoke")
@@ -142,25 +129,6 @@ def test_a_reference_of_nothing_but_nan_is_one_clear_line(mptune: Call, tmp_path
     assert "output 'u' of kernel ocean is NaN in all of its 60 elements: nothing can be compared" in found.err
 
 
-def test_a_mask_that_is_another_one_every_time_is_refused() -> None:
-    calls: list[int] = []
-
-    def changing(inputs: Any, size: Any) -> Any:
-        calls.append(len(calls))
-        found = 0.5 * inputs["x"]
-        found[0, calls[-1] % 10] = np.nan
-        return found
-
-    data = DataManager(dataclasses.replace(OCEAN, reference=changing), OCEAN.resolve_sizes("smoke"), caches=False)
-    with pytest.raises(ReferenceDataError, match="output 'u' differs when it is computed again"):
-        data.require_repeatable()
-
-
-def test_check_says_what_is_masked_at_the_smallest_sizes() -> None:
-    found = check(OCEAN, get_backend("host"), sample=1)
-    assert [w for w in found.warnings if "NaN" in w] == [f"at rows=6, columns=10, n=60, {REMARK}"]
-
-
 # -- applications --------------------------------------------------------------------------------
 
 
@@ -200,8 +168,3 @@ def test_an_application_s_own_answer_may_have_nan() -> None:
     for trial in run.trials:
         assert (trial.status is Status.NON_FINITE) is bool(trial.configuration["ocean.lost"]), trial
     assert any(0 < trial.error < 1e-6 for trial in run.trials)
-
-
-def test_check_says_so_of_an_application() -> None:
-    (found,) = check_application(sea(), get_backend("host"), sample=1)
-    assert OWN in found.warnings

@@ -40,18 +40,6 @@ def test_the_front_is_what_nothing_dominates(table):
     assert pareto.front(values, minimise).tolist() == brute_force(values, minimise)
 
 
-def test_directions_are_per_objective():
-    values = np.array([[1.0, 10.0], [2.0, 20.0], [3.0, 5.0]])
-    assert pareto.front(values, [True, False]).tolist() == [0, 1]
-    assert pareto.front(values, [False, True]).tolist() == [2]
-
-
-def test_a_large_two_objective_front_that_is_everything():
-    n = 200_000
-    values = np.column_stack([np.arange(n), -np.arange(n)]).astype(float)
-    assert pareto.front(values, [True, True]).tolist() == list(range(n))
-
-
 @st.composite
 def fronts(draw):
     columns = draw(st.integers(1, 4))

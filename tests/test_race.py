@@ -97,22 +97,6 @@ def test_who_fails_is_out_and_the_others_go_on() -> None:
     assert len(machine.asked) == 1
 
 
-def test_a_group_of_one_takes_part_in_the_first_rounds_alone() -> None:
-    machine = Machine("quiet", {A: 1.0, B: 1.0})
-    assert [sorted(times, key=str) for times in run(machine, [A], [B])] == [[A, B]] * 3
-
-
-def test_rounds_for_an_interval_grow_with_the_spread() -> None:
-    counts = []
-    for spread in (0.0, 0.05, 0.1, 5.0):
-        rng = np.random.default_rng(0)
-        rounds = [{A: float(np.exp(spread * rng.normal())), B: 1.0} for _ in range(12)]
-        counts.append(rounds_for_interval(rounds, [A, B]))
-    assert counts == sorted(counts)
-    assert (counts[0], counts[-1]) == (10, 200)
-    assert rounds_for_interval([], [A]) == 10
-
-
 @pytest.mark.parametrize("noise", NOISES)
 def test_of_identical_code_the_interval_holds_one_after_the_choice(noise: str) -> None:
     held, repeated = 0, 120

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from pathlib import Path
 
 import pytest
 
-from mptune import cli
-from mptune.cli.options import parse_several_sizes, parse_sizes
-from mptune.source.loading import bundled_kernels, load_tunable
+from mptune.source.loading import bundled_kernels
 from mptune.tuning import TuneSettings, tune
-from mptune.tuning.sizes import sizes_together
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -29,24 +25,6 @@ def test_own_kernel_has_thirty_lines_and_tunes_outside_the_project(tmp_path: Pat
     assert run.best is not None
     assert run.best.error <= 1e-3
     assert run.statuses.keys() <= {"ok", "inaccurate"}
-
-
-def test_every_command_shown_exists() -> None:
-    shown = set(re.findall(r"^    mptune (\w+)", README, re.MULTILINE))
-    assert len(shown) > 5
-    assert shown <= set(cli.app.commands)
-
-
-@pytest.mark.parametrize(
-    ("name", "words"), re.findall(r"^    mptune tune (\w+) (.*--sizes? [^#]*)", README, re.MULTILINE)
-)
-def test_bundled_kernels_have_the_sizes_shown(name: str, words: str) -> None:
-    kernel, given = load_tunable(name), {"--size": list[str](), "--sizes": list[str]()}
-    for option, value in itertools.pairwise(words.split()):
-        given.get(option, []).append(value)
-    preset, sizes = parse_sizes(kernel, given["--size"])
-    if given["--sizes"]:
-        assert sizes_together(kernel, parse_several_sizes(given["--sizes"]), preset, sizes)
 
 
 def test_table_of_kernels_is_complete() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,20 +12,16 @@ import pytest
 from awkward_kernel import run_of
 from described import create
 from numpy.typing import NDArray
-from simulated import install
 
 import mptune
 from mptune import Application, Buffer, In, Kernel, OrdinalParameter, Out, PrecisionParameter, Run
-from mptune.backends import get_backend
-from mptune.backends.base import options_of
-from mptune.emit import emit, emit_dispatch, winner_of
-from mptune.errors import MptuneError, WisdomError
+from mptune.emit import emit, winner_of
+from mptune.errors import MptuneError
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.source.flags import recorded_flags, settled_flags
-from mptune.store import RunInfo
 from mptune.tuning.explain import explain
 from mptune.tuning.verify import verify
-from mptune.wisdom import Wisdom, gather, read_sources
+from mptune.wisdom import gather, read_sources
 
 pytestmark = pytest.mark.usefixtures("charts")
 
@@ -107,26 +102,6 @@ def test_so_it_is_of_wisdom_and_at_several_sizes(run_file: Path, tmp_path: Path)
                 np.testing.assert_allclose(scaled(x=x), 3 * x, rtol=1e-6)
 
 
-def test_wisdom_has_the_flags_and_is_read_without_any(run_file: Path, tmp_path: Path) -> None:
-    path = tmp_path / "scaled.wisdom.json"
-    gather(read_sources([run_file])).save(path)
-    assert [each.flags for each in Wisdom.load(path).kernels] == [(FLAG,)]
-    document = json.loads(path.read_text())
-    assert document["kernels"][0].pop("flags") == [FLAG]
-    path.write_text(json.dumps(document))
-    assert [each.flags for each in Wisdom.load(path).kernels] == [()]
-    document["kernels"][0]["flags"] = "-O2"
-    path.write_text(json.dumps(document))
-    with pytest.raises(WisdomError, match=r"kernels\[0\]: its field 'flags' should be a list of texts"):
-        Wisdom.load(path)
-
-
-def test_wisdom_of_one_device_with_two_sets_of_flags_is_refused(run_file: Path, tmp_path: Path) -> None:
-    other = tuned(SCALED, tmp_path / "other.db", n=512, flag="-DFACTOR=3.0")
-    with pytest.raises(WisdomError, match=r"compiler flags -DFACTOR=3 and with -DFACTOR=3\.0"):
-        mptune.TunedKernel([run_file, other], SCALED)
-
-
 @pytest.mark.full
 def test_what_is_verified_and_explained_is_what_was_measured(tmp_path: Path) -> None:
     path = really_tuned(SCALED, tmp_path / "run.db")
@@ -164,23 +139,6 @@ def test_what_is_emitted_is_compiled_as_its_lines_say(run_file: Path, tmp_path: 
         ["./tuned_scaled_host", tmp_path / "in", tmp_path], cwd=tmp_path / "out", check=True, capture_output=True
     )
     np.testing.assert_allclose(np.fromfile(tmp_path / "y.f64"), 3 * x, rtol=1e-6)
-
-
-def test_the_variants_of_wisdom_are_compiled_so(run_file: Path, tmp_path: Path) -> None:
-    emit_dispatch(gather(read_sources([run_file])), tmp_path / "out", kernel=SCALED)
-    lines = (tmp_path / "out/README.md").read_text().splitlines()
-    for compiler in ("g++", "nvcc", "hipcc"):
-        assert any(f"{compiler} -std=c++17" in line and FLAG in line for line in lines), compiler
-
-
-@pytest.mark.full
-def test_of_a_simulated_device_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, "cuda")
-    trial = Trial(SCALED.configuration({}), Status.OK, "", Measurement({"time_ms": 1.0, "error": 1e-16}))
-    run = run_of(SCALED, [trial], backend=get_backend("cuda"), flags=[FLAG])
-    x = np.linspace(0, 1, 256)
-    with mptune.TunedKernel(run, kernel=SCALED) as scaled:
-        np.testing.assert_allclose(scaled(x=x), 3 * x, rtol=1e-6)
 
 
 # -- applications ---------------------------------------------------------------------------------
@@ -270,21 +228,6 @@ def test_folders_of_headers_mean_the_same_anywhere(tmp_path: Path, monkeypatch: 
 def test_a_flag_that_may_run_something_is_not_taken_from_a_file(flag: str) -> None:
     with pytest.raises(MptuneError, match="of a run file: expected an optimisation"):
         recorded_flags(["-O2", flag])
-
-
-def test_flags_of_compilers_and_folders_of_headers_are(tmp_path: Path) -> None:
-    flags = (
-        *("-O2", "-ffast-math", "-mavx2", "-DX=1", "-UX", "-std=c++20", "-w", "-Wno-unused", "-fopenmp", "-lm"),
-        *("--use_fast_math", "--fmad=false", "--maxrregcount=64", "-cl-fast-relaxed-math", f"-I{tmp_path}/include"),
-        *(f"-I{tmp_path}", "-I/usr/include/eigen3"),
-    )
-    assert recorded_flags(flags) == flags
-
-
-def test_another_backend_is_given_the_definitions_alone() -> None:
-    info = RunInfo(backend="cuda", flags=("--fmad=false", "-DX=1", "-UY"))
-    assert options_of(info, "cuda").flags == info.flags
-    assert options_of(info, "host").flags == ("-DX=1", "-UY")
 
 
 @pytest.mark.full

@@ -10,18 +10,13 @@ from vendor_compilers import needs
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.backends.opencl import OpenclBackend
 from mptune.cpp.prelude import prelude, prelude_names, why_reserved
 from mptune.cpp.tokens import KEYWORDS
 from mptune.errors import CompileError, KernelError
 from mptune.kernel import Constant
 from mptune.source.loading import load_kernel
-from mptune.tuning.check import check
 
-OPENCL = OpenclBackend.availability()
-needs_opencl = pytest.mark.skipif(not OPENCL.can_run, reason=OPENCL.reason or "can run")
 OWN = load_kernel(Path(__file__).with_name("own_kernel.py"))
-TEXT = str(OWN.template)
 BACKENDS = [
     ("host", ""),
     pytest.param("cuda", "sm_80", marks=needs("cuda")),
@@ -77,11 +72,3 @@ def test_a_kernel_of_such_a_name_is_refused_when_it_is_made() -> None:
     weights = Constant("load", "n", precision="fp64")
     with pytest.raises(KernelError, match=r"'load' is .* load_"):
         dataclasses.replace(OWN, arguments=(*OWN.arguments, weights))
-
-
-@pytest.mark.full
-@needs_opencl
-@pytest.mark.parametrize("name", ["global", "pipe", "read_write"])
-def test_words_of_opencl_are_names_of_parameters(name: str) -> None:
-    text = TEXT.replace("* x,", f"* {name},").replace("= x[i];", f"= {name}[i];")
-    assert not check(dataclasses.replace(OWN, template=text), get_backend("opencl"), sample=1).failures

@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 
-import numpy as np
 import pandas as pd
 import pytest
 from described import create, described_run
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 from mptune.errors import MptuneError, RunFileError, UnknownNameError
 from mptune.results.trial import Measurement, Status, Trial
-from mptune.run import Run, json_document
+from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.store import INTERRUPTED, RunState
 
@@ -107,15 +106,6 @@ def test_where_the_baseline_wins_the_verdict_says_what_narrower_types_did():
     assert failed.startswith("none of the 1 configurations with narrower types ran: fp64 everywhere")
 
 
-def test_where_launches_differ_the_verdict_blames_a_race_and_no_type():
-    unstable = trial("fp64", block=64, status=Status.UNSTABLE)
-    wrong = trial("fp64", status=Status.INACCURATE, time_ms=1.0, error=0.5)
-    said = described_run(SETTINGS, [wrong, unstable]).describe().verdict
-    assert "results of 1 configurations differ from launch to launch: look for a race" in said
-    assert "more exact than the method" not in said
-    assert "more exact than the method" in described_run(SETTINGS, [wrong]).describe().verdict
-
-
 @pytest.mark.parametrize(
     ("ended", "said"),
     [
@@ -130,13 +120,6 @@ def test_a_run_says_in_one_line_why_evaluations_are_left(ended, said):
     assert run.summary()["ended"] == ended
     assert run.ending == said
     assert [line for line in run.describe().remarks if " evaluations: " in line] == [said] * bool(said)
-
-
-def test_baseline_within_the_threshold_comes_first():
-    # Tiles, unrolling or a number of terms can be in the signature: all-fp64 does not mean accurate.
-    fast = trial("fp64", block=32, status=Status.INACCURATE, time_ms=1.0, error=1e-2)
-    assert described_run(SETTINGS, [fast, *TRIALS]).baseline is TRIALS[1]
-    assert described_run(SETTINGS, [fast]).baseline is fast
 
 
 statuses = st.sampled_from(Status)
@@ -194,11 +177,6 @@ def test_a_maximised_objective():
     assert run.speedup(run.best) == 0.5
 
 
-def test_equal_baselines_are_told_apart_by_their_time():
-    run = described_run(SETTINGS | {"objective": "memory_bytes"}, TRIALS)
-    assert run.baseline is TRIALS[1]
-
-
 def test_a_threshold_by_output():
     trials = [
         trial("fp64", block=32, time_ms=9.0, error=0.0, **{"error.x": 0.0, "error.y": 0.0}),
@@ -218,14 +196,6 @@ def test_an_empty_run_answers_everything():
     assert run.pareto() == ()
 
 
-def test_without_a_baseline_there_is_no_speedup():
-    run = described_run(SETTINGS, TRIALS[4:])
-    assert run.baseline is None
-    assert run.best is TRIALS[5]
-    assert math.isnan(run.speedup(run.best))
-    assert run.summary()["best"]["speedup"] is None
-
-
 def test_a_configuration_evaluated_again_counts_once_with_its_last_numbers():
     again = trial("fp64", block=64, time_ms=7.0, error=0.0)
     run = described_run(SETTINGS, [*TRIALS, again])
@@ -241,15 +211,6 @@ def dominated(point, others):
     return any(all(o <= p for o, p in zip(other, point, strict=True)) and other != point for other in others)
 
 
-def test_more_of_a_rate_is_better_unless_it_was_minimised():
-    trials = [
-        trial(block=i, time_ms=t, error=0.0, occupancy=o) for i, (t, o) in enumerate([(1, 0.5), (2, 0.9), (3, 0.2)])
-    ]
-    names = ("time_ms", "occupancy")
-    assert described_run(SETTINGS, trials).pareto(names) == (trials[0], trials[1])
-    assert described_run(SETTINGS | {"objective": "occupancy"}, trials).pareto(names) == (trials[0], trials[2])
-
-
 @given(st.lists(st.tuples(*[st.integers(1, 6)] * 3), max_size=14))
 def test_fronts_against_brute_force(points):
     trials = [trial(block=i, time_ms=a, error=b, memory_bytes=c) for i, (a, b, c) in enumerate(points)]
@@ -263,11 +224,6 @@ def test_fronts_against_brute_force(points):
         assert [t.metric(names[0]) for t in found] == sorted(t.metric(names[0]) for t in found)
 
 
-def test_infinite_and_unknown_metrics_are_on_no_front():
-    trials = [trial(block=i, time_ms=t, error=e) for i, (t, e) in enumerate([(1, math.inf), (2, math.nan), (3, 0.1)])]
-    assert described_run(SETTINGS, trials).pareto() == (trials[2],)
-
-
 def test_directions_of_a_front(run):
     assert run.pareto() == (TRIALS[8], TRIALS[7], TRIALS[5], TRIALS[4], TRIALS[2], TRIALS[1], TRIALS[0])
     assert run.pareto(("speedup", "error")) == run.pareto()
@@ -277,39 +233,17 @@ def test_directions_of_a_front(run):
     assert bigger.pareto(("time_ms", "memory_bytes")) == (TRIALS[8], TRIALS[5], TRIALS[2])
 
 
-def test_a_front_of_an_objective_that_is_an_expression():
-    run = described_run(SETTINGS | {"objective": "time_ms * memory_bytes"}, TRIALS)
-    assert run.pareto(("time_ms * memory_bytes", "error"))[0] is TRIALS[8]
-
-
 @pytest.mark.parametrize(
     ("metrics", "error", "message"),
     [
         (("time", "error"), UnknownNameError, "unknown metric 'time'; did you mean 'time_ms'"),
-        (("time_ms", "energy_j"), UnknownNameError, "unknown metric 'energy_j'"),
         (("time_ms",), MptuneError, "two or more different metrics, got time_ms"),
-        (("time_ms", "time_ms"), MptuneError, "two or more different metrics"),
-        ((), MptuneError, "got none"),
     ],
 )
 def test_fronts_that_make_no_sense(run, metrics, error, message):
     for ask in (run.pareto, run.pareto_document):
         with pytest.raises(error, match=message):
             ask(metrics)
-
-
-def test_the_front_as_a_document(run):
-    document = run.pareto_document(("speedup", "error"))
-    assert (document["metrics"], document["minimise"]) == (["speedup", "error"], [False, True])
-    assert document["front"][0] == {
-        "configuration": {"type": "fp16", "policy": "accurate", "block": 64},
-        "speedup": 4.0,
-        "speedup_interval": None,
-        "error": 5e-3,
-        "error_draws": None,
-        "feasible": False,
-    }
-    json.dumps(document, allow_nan=False)
 
 
 SEVERAL = SETTINGS | {"also": ["error", "memory_bytes"]}
@@ -331,19 +265,7 @@ def test_the_front_of_several_objectives_is_feasible(run):
     assert described_run(SEVERAL | {"threshold": 1e-30}, TRIALS[1:]).front == ()
 
 
-def test_the_document_of_a_front_counts_the_dominated(run):
-    document = run.pareto_document(("time_ms", "memory_bytes"))
-    assert (document["evaluations"], len(document["front"]), document["dominated"]) == (10, 1, 6)
-
-
 # -- other forms -------------------------------------------------------------------------------
-
-
-def test_failures_statuses_and_warnings(run):
-    assert run.failures == (TRIALS[3], TRIALS[6], TRIALS[9])
-    assert run.statuses == {"ok": 5, "inaccurate": 2, "non_finite": 1, "compile_error": 1, "timeout": 1}
-    remarked = [Trial(Configuration({"a": i}), Status.OK, warnings=w) for i, w in enumerate([("x", "y"), ("y",)])]
-    assert described_run({"warnings": ("z", "y")}, remarked).warnings == ("z", "y", "x")
 
 
 def test_summary_is_the_tune_document(run):
@@ -399,11 +321,6 @@ def test_time_is_accounted_for_to_the_last_second():
     assert described_run({"wall_s": 1.0}, trials).durations_s["other"] == 0.0
 
 
-def test_json_document():
-    nested = {"a": (1, math.nan, [math.inf, {"b": (True, "x", None)}]), 3: np.float64("nan")}
-    assert json_document(nested) == {"a": [1, None, [None, {"b": [True, "x", None]}]], "3": None}
-
-
 def test_dataframe(run):
     frame = run.to_dataframe()
     assert list(frame.columns[:6]) == ["type", "policy", "block", "status", "message", "feasible"]
@@ -416,19 +333,6 @@ def test_dataframe(run):
     assert pd.isna(frame.loc[7, "speedup"])
 
 
-def test_a_parameter_named_like_a_column_keeps_its_name():
-    measurement = Measurement({"time_ms": 1.0, "error": 0.5})
-    frame = described_run(
-        {}, [Trial(Configuration({"status": 1, "error": 2}), Status.OK, measurement=measurement)]
-    ).to_dataframe()
-    assert frame.loc[1, ["status", "error", "trial.status", "trial.error"]].tolist() == [1, 2, "ok", 0.5]
-
-
-def test_repr_says_what_was_found(run):
-    assert repr(run).startswith("Run(axpy on host, 10 evaluations, best 3 ms at type=fp32")
-    assert "no feasible trial" in repr(described_run(SETTINGS, TRIALS[6:]))
-
-
 def test_load_gives_the_same_answers(tmp_path, run):
     with create(tmp_path / "run.db", SETTINGS) as file:
         for entry in TRIALS:
@@ -439,12 +343,3 @@ def test_load_gives_the_same_answers(tmp_path, run):
     assert loaded.best == run.best
     with pytest.raises(RunFileError):
         Run.load(tmp_path / "nothing.db")
-
-
-def test_permutations_among_the_baseline_values_survive_the_file(tmp_path):
-    settings = {"kernel": "k", "baseline_values": {"order": [(0, 1)]}}
-    with create(tmp_path / "run.db", settings) as file:
-        for number, order in enumerate([(1, 0), (0, 1)]):
-            measurement = Measurement({"time_ms": number + 1})
-            file.add(Trial(Configuration({"order": order}), Status.OK, measurement=measurement))
-    assert Run.load(tmp_path / "run.db").baseline.configuration["order"] == (0, 1)

@@ -22,35 +22,18 @@ from mptune.store import ParameterInfo, RunFile, RunInfo, RunState
     [
         ({"kernel": 3}, "'kernel' should be a text, and is 3"),
         ({"seed": "none"}, "'seed' should be a whole number of 0 or more, and is 'none'"),
-        ({"budget": True}, "'budget' should be a whole number of 0 or more, and is True"),
-        ({"baseline_share": "a lot"}, "'baseline_share' should be a number"),
-        ({"seed": -1}, "'seed' should be a whole number of 0 or more, and is -1"),
-        ({"budget": -1}, "'budget' should be a whole number of 0 or more, and is -1"),
         ({"baseline_share": 1.01}, "'baseline_share' should be a number from 0 to 1, and is 1.01"),
-        ({"sizes": [1]}, "'sizes' should be whole numbers of 0 or more by name"),
         ({"sizes": {"n": 1.5}}, "'sizes' should be whole numbers of 0 or more by name"),
-        ({"sizes": {"n": -1}}, "'sizes' should be whole numbers of 0 or more by name"),
         ({"versions": "g++"}, "'versions' should be texts by name"),
         ({"signature": "x_type"}, "'signature' should be a list of texts, and is 'x_type'"),
-        ({"baseline_values": {"x_type": "fp64"}}, "'baseline_values' should be lists of values by name"),
-        (
-            {"parameters": [{"name": "block"}]},
-            "'parameters' should be a list of objects with name, kind, values",
-        ),
         ({"parameters": [3]}, "'parameters' should be"),
-        ({"parameters": [{"name": "b", "kind": "ordinal", "values": [{}]}]}, "'parameters' should be"),
         ({"minimise": 1}, "'minimise' should be true or false, and is 1"),
         (
             {"threshold": "small"},
             "a number up to 1e100 or numbers up to 1e100 by name, and is 'small'",
         ),
-        ({"threshold": {"y": None}}, "'threshold' should be"),
         ({"threshold": -1.0}, "its objective is wrong: the error threshold must be positive"),
-        ({"penalty": "sof"}, "its objective is wrong: unknown penalty 'sof'"),
-        ({"objective": "time_ms +"}, "its objective is wrong"),
-        ({"wall_s": "long"}, "'wall_s' should be a number of 0 or more, and is 'long'"),
         ({"wall_s": -1e-9}, "'wall_s' should be a number of 0 or more, and is -1e-09"),
-        ({"workers": -1}, "'workers' should be a whole number of 0 or more, and is -1"),
         ({"command": ["x" * 200]}, "'command' should be a text, and is ['xxx"),
     ],
 )
@@ -68,23 +51,10 @@ def test_what_is_wrong_is_refused_in_one_line_that_names_it(
     assert len(str(caught.value)) < 300
 
 
-def test_the_least_values_are_read(tmp_path: Path) -> None:
-    fields = {"seed": 0, "budget": 0, "baseline_share": 1, "sizes": {"n": 0}, "configurations": 0, "wall_s": 0}
-    create(tmp_path / "run.db", fields).close()
-    run = Run.load(tmp_path / "run.db")
-    assert {**run.info.to_json(), **run.state.to_json()}.items() >= fields.items()
-
-
 def test_fields_of_a_later_mptune_and_missing_ones_do_no_harm() -> None:
     assert RunInfo.from_json({"colour": "blue"}) == RunInfo()
     assert RunInfo.from_json({"kernel": None, "threshold": None}) == RunInfo()
     assert RunState.from_json({"wall_s": None}) == RunState()
-
-
-def test_records_do_not_change() -> None:
-    for record, name in ((RunInfo(), "kernel"), (RunState(), "wall_s")):
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(record, name, "another")
 
 
 def test_another_kernel_or_backend_cannot_go_on_with_a_run() -> None:
@@ -120,9 +90,7 @@ def test_the_hash_of_a_template_covers_what_it_includes(tmp_path: Path) -> None:
             ("version of compiler was g++ 12, is g++ 13",),
         ),
         ({"compiler": "g++ 12|-O2"}, ("compiler, flags or device: -O3 became -O2",)),
-        ({"seed": 2, "data_key": "other"}, ("the seed was 1, is 2",)),
         ({"data_key": "other"}, ("inputs or references changed",)),
-        ({"device": "another"}, ("the device was one, is another",)),
         ({"parameters": (ParameterInfo("a", "ordinal", (1,)),)}, ("parameters and their values changed: a, b",)),
     ],
 )

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -124,14 +121,6 @@ def test_round_trip(recorded, info, state):
             assert (file.info, file.state) == (info, state)
 
 
-def test_a_run_that_is_set_up_anew_is_described_anew(path):
-    with create(path, {"seed": 0, "kernel": "axpy", "wall_s": 1.0}) as file:
-        file.update(RunState(wall_s=2.5, stale=3), RunInfo(kernel="axpy", seed=1))
-    with RunFile.open(path, read_only=True) as file:
-        assert file.info == RunInfo(kernel="axpy", seed=1)
-        assert file.state == RunState(wall_s=2.5, stale=3)
-
-
 def test_adding_again_replaces_and_keeps_the_place(path):
     with create(path, {}) as file:
         for number in (3, 1, 2):
@@ -154,14 +143,6 @@ def test_a_trial_set_aside_keeps_its_place_and_is_none_of_the_run(path):
         assert [t.configuration["number"] for t in file.trials()] == [0, 1, 2, 3]
 
 
-def test_two_configurations_may_share_a_key(path):
-    # A parameter the template does not use: the rendered sources are the same.
-    with create(path, {}) as file:
-        file.add(trial(1, key="same"))
-        file.add(trial(2, key="same"))
-        assert len(file.trials()) == 2
-
-
 def test_trials_added_together_are_added_all_or_none(path):
     with create(path, {"seed": 0}) as file:
         file.add(trial(1), trial(2), state=RunState(wall_s=2.5))
@@ -174,52 +155,7 @@ def test_trials_added_together_are_added_all_or_none(path):
         assert (file.info.seed, file.state) == (0, RunState(wall_s=2.5))
 
 
-def test_compiler_output_that_is_no_text_is_kept_readable(path):
-    message = b"error: \xff\0 caf\xc3\xa9".decode("utf-8", "surrogateescape")
-    with create(path, {}) as file:
-        file.add(trial(message=message))
-        file.add(trial(1, message="x" * 3_000_000))
-        first, long = (each.message for each in file.trials())
-        assert first == "error: \\udcff\0 café"
-        assert 100_000 < len(long) < 1_000_000
-
-
 # -- one writer, any number of readers, and death at any moment -----------------------------------
-
-WRITER = """
-import sys
-from mptune.results.trial import Measurement, Status, Trial
-from mptune.space.configuration import Configuration
-from mptune.store import RunFile
-file = RunFile.open(sys.argv[1])
-for number in range(int(sys.argv[2]), 100000):
-    configuration = Configuration({"number": number})
-    file.add(Trial(configuration, Status.OK, "x" * 3000, Measurement({"time_ms": (number + 1) / 3}), key=str(number)))
-    print(number, flush=True)
-"""
-
-
-@pytest.mark.full
-def test_kill_loses_no_trial_that_was_added(path):
-    chance = random.Random(20260101)
-    create(path, {}).close()
-    first = 0
-    for _ in range(6):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path), str(first)], stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(chance.randrange(1, 8)):
-            assert writer.stdout.readline()
-        time.sleep(chance.random() * 0.05)
-        writer.send_signal(signal.SIGKILL)
-        told = writer.communicate()[0].split("\n")
-        with RunFile.open(path) as file:
-            found = file.trials()
-        assert [t.configuration["number"] for t in found] == list(range(len(found)))
-        assert all(t.time_ms == (t.configuration["number"] + 1) / 3 and len(t.message) == 3000 for t in found)
-        last_told = max([first, *(int(line) for line in told[:-1])])
-        assert len(found) > last_told
-        first = len(found)
 
 
 def test_a_second_writer_is_told_who_the_first_is(path):
@@ -242,17 +178,6 @@ def test_a_reader_coming_and_going_does_not_unlock_the_file(path):
         assert "is being written by process" in other.stderr
 
 
-def test_readers_follow_a_run(path):
-    with create(path, {"seed": 0}) as file, RunFile.open(path, read_only=True) as reader:
-        for number in range(3):
-            file.add(trial(number))
-            assert len(reader.trials()) == number + 1
-        with pytest.raises(RunFileError, match="opened read-only"):
-            reader.add(trial(9))
-        with pytest.raises(RunFileError, match="opened read-only"):
-            reader.update(RunState(stale=1))
-
-
 def test_a_copy_made_between_two_trials_is_complete(path):
     with create(path, {"seed": 0}) as file:
         file.add(trial(1))
@@ -261,12 +186,3 @@ def test_a_copy_made_between_two_trials_is_complete(path):
         with RunFile.open(path.with_name("copy.db")) as copy:
             assert [exact(t) for t in copy.trials()] == [exact(trial(1))]
         assert sorted(entry.name for entry in path.parent.iterdir()) == ["copy.db", "run.db"]
-
-
-def test_a_closed_file_says_so(path):
-    file = create(path, {})
-    file.close()
-    file.close()
-    for use in (lambda: file.add(trial()), file.trials, lambda: file.update(RunState())):
-        with pytest.raises(RunFileError, match="is closed"):
-            use()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import types
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ import mptune
 from mptune.backends.host import HostBackend, HostDevice
 from mptune.data import DataManager
 from mptune.errors import KernelError, MptuneError, UnknownNameError
-from mptune.kernel.limits import widest
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 
@@ -88,36 +86,6 @@ def test_a_run_in_which_nothing_is_feasible_is_refused(status: Status, device: d
             mptune.TunedKernel(runs, POLY, backend="host")
 
 
-def test_only_an_inaccurate_trial_is_called_if_it_is_given(x: Any) -> None:
-    crashed, inaccurate = timed(9, 1e-4, Status.CRASH, block=64), timed(2, 0.5, x_type="fp16")
-    run = run_of(POLY, [crashed, inaccurate], threshold=1e-3)
-    for given in (1, dict(crashed.configuration)):
-        with pytest.raises(MptuneError, match="did not run: crash"):
-            mptune.TunedKernel(run, POLY, configuration=given)
-    with mptune.TunedKernel(run, POLY, configuration=2) as tuned:
-        assert np.abs(tuned(x=x) - polynomial(x)).max() < 0.1
-
-
-def test_a_call_with_large_values_passes_over_a_baseline_that_crashed(x: Any) -> None:
-    wide = widest(POLY, POLY.resolve_sizes("default"), {})
-    crashed = [Trial(configuration, Status.CRASH) for configuration in wide[:-1]]
-    with mptune.TunedKernel(run_of(POLY, [*crashed, BEST]), POLY) as tuned:
-        with pytest.warns(UserWarning, match="uses the baseline for this call"):
-            assert np.allclose(tuned(x=1e6 * x), polynomial(1e6 * x), rtol=1e-14)
-        assert tuned._programs.keys() == {BEST.configuration, wide[-1]}
-
-
-def test_a_baseline_that_is_not_valid_here_is_replaced_by_one_that_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HostDevice, "facts", lambda self: {"max_threads_per_block": 64})
-    run = run_of(POLY, [timed(1, 1e-16, block=256)], device="another device")
-    with pytest.warns(UserWarning, match="uses the baseline"):
-        tuned = mptune.TunedKernel(run, kernel=POLY, backend="host")
-    assert tuned.configuration["block"] <= 64
-    monkeypatch.setattr(HostDevice, "facts", lambda self: {"max_threads_per_block": 1})
-    with pytest.raises(KernelError, match="has no baseline to fall back on"):
-        mptune.TunedKernel(run, kernel=POLY, backend="host")
-
-
 def test_a_call_whose_data_does_not_fit_the_types_gets_the_baselines_answer(x: Any) -> None:
     tuned = mptune.TunedKernel(run_of(POLY, [WIDE, BEST]), kernel=POLY)
     large = x * 1e6
@@ -181,16 +149,6 @@ def test_every_kind_of_argument_gets_there_and_several_outputs_come_back() -> No
         tuned(**{**data.inputs, "index": data.inputs["y"]})
 
 
-@pytest.mark.full
-def test_a_run_file_is_read(tmp_path: Path, x: Any) -> None:
-    settings = {"backend": "host", "strategy": "random", "budget": 4, "max_error": 1e-3, "sizes": {"n": 5003}}
-    run = mptune.tune(own_kernel.__file__, **settings, output=tmp_path / "run.db")  # type: ignore[arg-type]
-    tuned = mptune.TunedKernel(tmp_path / "run.db", kernel=own_kernel.__file__)
-    assert run.best is not None
-    assert tuned.configuration == run.best.configuration
-    assert np.abs(tuned(x=x) - polynomial(x)).max() < 1e-2
-
-
 # -- arrays on a device --------------------------------------------------------------------------
 
 
@@ -247,12 +205,6 @@ def test_device_arrays_come_back_as_device_arrays(values: dict[str, Any], x: Any
             large = tuned(x=(x * 1e6).view(DeviceArray))
         assert np.allclose(large, polynomial(x * 1e6), rtol=1e-14)
     assert not isinstance(tuned(x=x), DeviceArray)
-
-
-def test_device_arrays_need_a_device_with_arrays(x: Any) -> None:
-    tuned = mptune.TunedKernel(run_of(POLY, [WIDE]), kernel=POLY)
-    with pytest.raises(MptuneError, match="input 'x' is on a GPU, and the backend host takes NumPy's arrays"):
-        tuned(x=x.view(DeviceArray))
 
 
 # -- scratch buffers -----------------------------------------------------------

@@ -13,15 +13,13 @@ import pytest
 from application_runs import run_once
 from awkward_kernel import run_of
 from command_line import caller
-from test_application import N, application, inputs, power
+from test_application import N, application, inputs
 
 from mptune import TunedApplication, TunedKernel
-from mptune.errors import KernelError, MptuneError, UnknownNameError
-from mptune.kernel import Scalar
+from mptune.errors import KernelError, UnknownNameError
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.wisdom import gather, read_sources
-from tests.tiers import few
 
 POWER = application()
 WIDE: dict[str, Any] = {"scale.block": 64}
@@ -61,22 +59,6 @@ def test_the_best_configuration_gives_what_was_evaluated(tuned: TunedApplication
     again = tuned(**given, converted=False)
     assert again["x"].dtype == np.float32
     assert np.array_equal(again["x"], found["x"])
-
-
-@pytest.mark.parametrize("values", few([{"matvec.sum_type": "fp32"}, {"x_type": "fp32", "matvec.block": 64}]))
-def test_any_configuration_can_be_asked_for(values: dict[str, Any], given: dict[str, Any]) -> None:
-    with TunedApplication(a_run(), POWER, configuration=values) as tuned:
-        found, (expected, _, _) = tuned(**given), run_once(POWER, values, given)
-        assert all(np.array_equal(found[name], expected[name]) for name in expected)
-
-
-def test_a_trial_is_asked_for_as_emit_takes_it(given: dict[str, Any]) -> None:
-    with TunedApplication(a_run(), POWER, configuration="1") as tuned:
-        assert tuned.configuration == POWER.configuration(WIDE)
-    with pytest.raises(MptuneError, match="configuration 3: the run has the trials 1 to 2"):
-        TunedApplication(a_run(), POWER, configuration="3")
-    with pytest.raises(UnknownNameError, match="did you mean 'fp32'"):
-        TunedApplication(a_run(), POWER, configuration={"x_type": "fp23"})
 
 
 def test_other_sizes_get_the_baseline_unless_a_configuration_was_asked_for(tuned: TunedApplication) -> None:
@@ -133,12 +115,9 @@ def test_of_wisdom_it_says_what_it_takes_at_which_sizes() -> None:
     [
         ({"x": None}, "application power needs an input 'x'"),
         ({"x": np.ones(N + 1)}, "input 'x' of application power has shape .38,.; expected .37,. at n=37"),
-        ({"a": np.ones(N)}, "input 'a' of application power has shape .37,.; expected .37, 37."),
         ({"n": "many"}, "application power: size n must be a whole number, not 'many'"),
         ({"X": np.ones(N)}, "did you mean 'x'"),
         ({"x": np.ones(N, complex)}, "expected real numbers"),
-        ({"x": np.ma.masked_array(np.ones(37), np.arange(37) > 30)}, "input 'x' of application power has masked"),
-        ({"n": 20}, "input 'a' of application power has shape .37, 37.; expected .20, 20. at n=20"),
     ],
 )
 def test_bad_input_is_named(
@@ -157,20 +136,6 @@ def test_data_that_does_not_fit_the_types_gets_the_baselines_answer(
         found = tuned(**large)
     expected, _, _ = run_once(POWER, WIDE, large)
     assert np.array_equal(found["value"], expected["value"])
-
-
-def test_scalars_and_their_types(given: dict[str, Any]) -> None:
-    def steps(run: Any, size: Any) -> None:
-        power(run, size)
-        run.write(run.value, run.shift * run.times)
-
-    app = application(
-        buffers=[*POWER.arguments, Scalar("shift", precision="x_type"), Scalar("times", dtype="int32")], steps=steps
-    )
-    with TunedApplication(a_run(app), app) as tuned:
-        assert tuned(**given, shift=1 / 3, times=2)["value"] == 2 * np.float64(np.float32(1 / 3))
-        with pytest.raises(KernelError, match="expected integers for int32"):
-            tuned(**given, shift=1 / 3, times=0.5)
 
 
 def test_a_run_of_another_device_or_definition_is_told(given: dict[str, Any]) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import shutil
 
 import numpy as np
 import pytest
 from made_up_devices import MadeUp, replace_devices
 
-from mptune.data import Draw, Stream
+from mptune.data import Stream
 from mptune.errors import MptuneError
 from mptune.kernel import In, Kernel, Out
 from mptune.measure.rounds import Finished
@@ -132,12 +131,6 @@ def test_what_is_reported_is_verified_on_as_many_inputs_as_are_wanted_and_nothin
     assert len(runs.asked) == count
 
 
-def test_nothing_is_run_where_no_unseen_input_is_wanted():
-    runs = Runs({"fast": good, "base": good})
-    assert runs.verification(0)() is False
-    assert not runs.asked
-
-
 def test_one_violation_and_the_next_best_is_verified_first_where_the_other_fell():
     runs = Runs({"fragile": on(7), "also": on(7, 12), "holds": good})
     verify = runs.verification(20)
@@ -176,15 +169,6 @@ def test_fewer_inputs_where_they_would_take_more_than_a_quarter_of_the_run(draw_
     assert took_s <= SHARE * (100.0 + took_s) or inputs == LEAST_INPUTS
 
 
-def test_fewer_than_the_least_where_fewer_are_asked_for_and_none_for_none():
-    runs = Runs({"best": good}, draw_s=1000.0)
-    runs.verification(2)()
-    assert runs.of("best")[1].inputs == 2
-    runs = Runs({"best": good})
-    assert runs.verification(0)() is False
-    assert runs.asked == []
-
-
 @pytest.mark.parametrize("outcome", [Status.NON_FINITE, Status.CRASH])
 def test_a_failure_on_an_unseen_input_takes_a_trial_away(outcome):
     runs = Runs({"fails": on(6, outcome=outcome), "holds": good})
@@ -209,12 +193,6 @@ def test_a_lost_worker_leaves_a_trial_unverified_and_it_is_said():
     assert runs.verification(20)() is False
     assert runs.of("best")[1] is None
     assert runs.warned == ["1 configurations could not be verified: their worker was lost"]
-
-
-def test_without_a_threshold_nothing_is_fragile_and_the_largest_error_is_what_counts():
-    runs = Runs({"best": on(7)}, objective=Objective())
-    assert runs.verification(20)() is False
-    assert runs.of("best")[1] == Verified(20, 0, 5 * TAU)
 
 
 # -- on a device -------------------------------------------------------------------------------
@@ -319,32 +297,3 @@ def test_inputs_that_are_always_the_same_are_not_unseen(tmp_path):
     assert Run.load(path).state.unverified == run.state.unverified
     with pytest.raises(MptuneError, match="no unseen input could be made: inputs of kernel shift give the same"):
         verify(path, fixed, configuration=run.trials[0].configuration, inputs=3, on_warning=warned.append)
-
-
-def test_draws_of_verification_are_the_same_for_a_seed_and_none_of_the_search():
-    keys = [Draw(stream, number).spawn_key for stream, number in itertools.product(Stream, range(30))]
-    assert len(set(keys)) == len(keys)
-
-
-def test_inputs_of_other_random_numbers_are_refused_in_one_line():
-    restless = dataclasses.replace(kernel, inputs=lambda rng, size: {"x": np.random.random(size.n)})  # noqa: NPY002
-    with pytest.raises(MptuneError, match="inputs of kernel shift: 'x' differs when it is made again"):
-        tune(restless, **OPTIONS)
-
-
-@pytest.mark.full
-def test_a_metric_that_gives_no_number_ends_the_run_before_its_first_trial():
-    with pytest.raises(MptuneError, match="gave '0'; it must give one real number"):
-        tune(kernel, metric=lambda output, reference: "0", **OPTIONS)
-
-
-@pytest.mark.full
-def test_a_metric_that_suits_the_data_ill_is_said_when_tuning_begins():
-    warned = []
-    centred = dataclasses.replace(
-        kernel,
-        inputs=lambda rng, size: {"x": rng.uniform(-1.0, 1.0, size.n)},
-        reference=lambda given, size: given["x"] * 1,
-    )
-    tune(centred, **{**OPTIONS, "budget": 1, "verify": 0, "max_error": None, "on_warning": warned.append})
-    assert sum("NRMSE divides by the mean of the reference, which is near 0" in message for message in warned) == 1

@@ -153,13 +153,6 @@ def test_where_some_inputs_cannot_be_made_none_is_counted_twice(tmp_path):
     assert one["unseen_inputs"] == before.get("unseen_inputs", 0) + 12
 
 
-def test_what_is_given_twice_is_run_and_counted_once(path):
-    name = chosen(path)
-    before = trial_of(path, name).measurement.metrics.get("unseen_inputs", 0)
-    found = verify(path, kernel, configuration=name, inputs=5, sizes=["default", {}, {"n": 509}])
-    assert [case.verified.inputs for case in found.cases] == [before + 5]
-
-
 def test_other_sizes_are_not_kept(path):
     name, before = chosen(path), Run.load(path).trials
     found = verify(path, kernel, configuration=name, inputs=6, sizes=["large", {"n": 77}])
@@ -186,7 +179,6 @@ def test_a_violation_makes_the_trial_fragile_in_the_file(path, devices):
     [
         ({"inputs": 0}, MptuneError, "inputs 0: expected at least 1"),
         ({"sizes": ["larg"]}, UnknownNameError, "did you mean 'large'"),
-        ({"sizes": [{"m": 3}]}, UnknownNameError, "size of kernel there_and_back"),
         ({"configuration": {"block": 33}}, MptuneError, "no trial has the configuration"),
     ],
 )

@@ -42,11 +42,6 @@ def test_but_not_one_that_is_asked_for_or_has_a_threshold():
     assert limits == {"NRMSE": 1e-4, "MaxAE": 0.1}
 
 
-def test_a_number_beside_metrics_is_for_each_output_where_these_differ():
-    _, limits = planned({"": 1e-4, "MaxAE": 0.1}, {"y": "MAE", "z": "MRE"})
-    assert limits == {"y": 1e-4, "z": 1e-4, "MaxAE": 0.1}
-
-
 def test_a_number_beside_outputs_is_for_each_of_the_others():
     outputs = ["u", "v", "div"]
     metrics = {"u": "MAE", "v": "MRE", "div": "MaxAE"}
@@ -85,24 +80,12 @@ def test_a_kernel_s_further_metrics_have_thresholds_by_their_names():
         judged(OUTPUTS, [])
 
 
-def test_a_kernel_s_own_metric_misspelt():
-    def mass_drift(output, reference):
-        return 0.0
-
-    with pytest.raises(UnknownNameError, match="'mass_drft'; did you mean 'mass_drift'"):
-        planned({"mass_drft": 0.5}, ["NRMSE", mass_drift])
-
-
 @pytest.mark.parametrize(
     ("threshold", "message"),
     [
         ({"NRSME": 1.0}, "output or error metric in the error threshold: 'NRSME'; did you mean 'NRMSE'"),
-        ({"zz": 1.0}, "did you mean 'z'"),
         ({"out_u": 1.0}, "output or error metric in the error threshold: 'out_u' (valid: y, z, "),
         ({"x.MaxAE": 1.0}, "output in the error threshold 'x.MaxAE': 'x'"),
-        ({"y.MxAE": 1.0}, "error metric 'MxAE'; did you mean 'MaxAE'"),
-        ({"NRMSE over rowss": 1.0}, "'rowss'; did you mean 'rows'"),
-        ({"NRSME over rows": 1.0}, "error metric 'NRSME'; did you mean 'NRMSE'"),
         ({"MaxAE": 1.0, "max abs": 2.0}, "the error 'MaxAE' has two thresholds"),
     ],
 )
@@ -129,9 +112,6 @@ FURTHER = {"y": "NRMSE", "z": "NRMSE", "NRMSE_rows_max": "NRMSE over rows max", 
 @pytest.mark.parametrize(
     ("threshold", "found"),
     [
-        (None, None),
-        (1e-3, 1e-3),
-        ({"y": 1e-3}, {"y": 1e-3}),
         ({"NRMSE over rows": 1e-3}, {"NRMSE_rows_max": 1e-3}),
         ({"NRMSE_rows_max": 1e-3, "y.max abs": 2.0}, {"NRMSE_rows_max": 1e-3, "y.MaxAE": 2.0}),
         ({"NRMSE": 1e-3}, 1e-3),
@@ -145,18 +125,7 @@ def test_recorded_errors_are_found_by_any_spelling(threshold, found):
     assert recorded_threshold(threshold, NAMES, "NRMSE", FURTHER) == found
 
 
-def test_a_metric_of_the_kernel_s_own_is_no_output():
-    names, metrics = (*NAMES, "error.own"), {**FURTHER, "own": "own"}
-    assert recorded_threshold({"": 1e-4, "z": 1e-3}, names, "NRMSE", metrics) == {"y": 1e-4, "z": 1e-3}
-    assert recorded_threshold({"": 1e-4, "own": 1e-3}, names, "NRMSE", metrics) == {"": 1e-4, "own": 1e-3}
-
-
-def test_recorded_errors_of_outputs_with_metrics_of_their_own():
-    assert recorded_threshold({"y.MAE": 1.0}, NAMES, "y: MAE, z: MRE") == {"y": 1.0}
-    assert metric_text(OUTPUTS, {"y": "MAE", "z": "MRE"}) == "y: MAE, z: MRE"
-
-
-@pytest.mark.parametrize("name", ["MaxAE", "x", "z.MaxAE", "y.MaxRE", "NRMSE over columns", "mean"])
+@pytest.mark.parametrize("name", ["MaxAE", "z.MaxAE", "y.MaxRE"])
 def test_what_was_not_recorded_is_refused(name):
     with pytest.raises(UnknownNameError, match="output or error metric in the error threshold"):
         recorded_threshold({name: 1.0}, NAMES, "NRMSE")

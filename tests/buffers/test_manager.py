@@ -51,16 +51,6 @@ def test_it_is_found_which_types_are_exact_at_these_sizes_and_not_beside_them():
     assert rounded(5) == rounded(7) == {}
 
 
-def test_what_is_exact_at_all_sizes_or_at_none_is_a_property_of_the_kernel(monkeypatch):
-    whole = simple(np.zeros(8), inputs=lambda rng, size: {"x": rng.integers(0, 8, size.n).astype(float)})
-    random = simple(np.zeros(8), inputs=lambda rng, size: {"x": rng.random(size.n)})
-    for definition in (whole, random):
-        data = manager(definition)
-        assert rounded_inputs(definition, data.sizes, 0, data.inputs) == {}
-    monkeypatch.setattr("mptune.data.data.make_inputs", None)  # random ones need not be made at other sizes
-    assert rounded_inputs(random, data.sizes, 0, data.inputs) == {}
-
-
 def test_what_is_nearly_exact_at_a_size_rounds_less_there_than_beside_it():
     def nearly(rng, size):
         return {"x": np.append(np.arange(1.0, 8.0), 0.1) if size.n == 8 else np.full(size.n, 0.1)}
@@ -88,36 +78,15 @@ def test_inputs_are_seeded_fp64_and_read_only():
     assert not np.array_equal(manager(kernel(), seed=4).inputs["x"], data.inputs["x"])
 
 
-def test_inputs_are_made_once_and_when_needed():
-    calls = []
-    data = manager(kernel(inputs=lambda rng, size: calls.append(1) or inputs(rng, size)))
-    assert calls == []
-    assert data.footprint_bytes(data.kernel.configuration({})) > 0
-    assert calls == []
-    assert data.inputs is data.inputs
-    assert data.references is data.references
-    assert calls == [1]
-
-
-def test_the_user_s_own_array_stays_writable():
-    own = np.ones(4)
-    data = manager(simple(own))
-    assert data.inputs["x"].base is own
-    own[0] = 2.0
-
-
 @pytest.mark.parametrize(
     "given",
     [
-        np.arange(5, dtype=np.float32),
         np.arange(5, dtype=np.float16),
-        np.arange(5, dtype=np.longdouble),
         np.arange(5).astype(ml_dtypes.bfloat16),
         np.arange(5).astype(ml_dtypes.float8_e4m3fn),
         np.arange(5, dtype=">f8"),
         np.arange(10.0)[::2] / 2,
         range(5),
-        [0, 1, 2, 3, 4],
     ],
     ids=repr,
 )
@@ -137,7 +106,6 @@ def kernel_of_one_input(given, **changes):
     ("change", "error", "message"),
     [
         ({"x": None}, KernelError, r"inputs of kernel example lacks 'x'"),
-        ({"a": None}, KernelError, r"lacks 'a'"),
         (
             {"idnex": 1},
             UnknownNameError,
@@ -149,20 +117,15 @@ def kernel_of_one_input(given, **changes):
             KernelError,
             r"'x' of kernel example has shape \(37, 1\); expected \(37, 5\) at .*n=37",
         ),
-        ({"x": np.zeros((5, 37))}, KernelError, r"shape \(5, 37\)"),
-        ({"a": np.zeros(1)}, KernelError, r"'a' of kernel example has shape \(1,\); expected \(\)"),
         ({"x": np.zeros((37, 5), complex)}, KernelError, "'x' of kernel example has type complex128; expected real"),
         ({"x": np.full((37, 5), "a")}, KernelError, "has type <U1"),
-        ({"x": np.full((37, 5), None)}, KernelError, "has type object"),
         (
             {"index": np.zeros(37)},
             KernelError,
             "'index' of kernel example has type float64; expected integers for int32",
         ),
         ({"index": np.full(37, 2**31)}, KernelError, "values outside int32: from 2147483648 to 2147483648"),
-        ({"a": "2"}, KernelError, "'a' of kernel example has type <U1"),
         ({"a": np.nan}, KernelError, "'a' of kernel example has 1 values that are NaN or infinite"),
-        ({"n": 2**40}, KernelError, "'n' of kernel example has values outside int32"),
     ],
 )
 def test_inputs_that_are_not_as_declared(change, error, message):
@@ -172,14 +135,6 @@ def test_inputs_that_are_not_as_declared(change, error, message):
 
     with pytest.raises(error, match=message):
         _ = manager(kernel(inputs=changed)).inputs
-
-
-def test_the_first_value_that_is_not_finite_is_located():
-    values = np.zeros((300, 400))
-    values[200, 7], values[250, 0] = np.inf, np.nan
-    definition = kernel(sizes={"default": {"n": 300, "m": 400}}, inputs=lambda rng, s: inputs(rng, s) | {"x": values})
-    with pytest.raises(KernelError, match=r"has 2 values that are NaN or infinite, the first at \(200, 7\)"):
-        _ = manager(definition).inputs
 
 
 def test_inputs_that_fail():
@@ -196,14 +151,6 @@ def test_inputs_that_fail():
 
     with pytest.raises(OutOfMemoryError, match=r"n=37.* the inputs of example ran out of memory"):
         _ = manager(kernel(inputs=too_large)).inputs
-
-
-def test_a_shape_below_one_is_refused():
-    definition = simple(
-        np.zeros(4), arguments=[In("x", "n - 4", precision="x_type"), Out("y", "n", precision="x_type")]
-    )
-    with pytest.raises(KernelError, match=r"'x' of kernel example has shape \(0,\)"):
-        _ = manager(definition).inputs
 
 
 # -- typed copies ------------------------------------------------------------------------------
@@ -255,36 +202,7 @@ def test_copies_are_kept_and_the_least_recently_used_leaves(conversions):
     assert sum(array.nbytes for array in data._typed.values()) <= 600
 
 
-def test_what_exceeds_the_budget_is_made_but_not_kept(conversions):
-    data = manager(simple(np.arange(100.0)), budget_bytes=399)
-    for _ in range(2):
-        np.testing.assert_array_equal(data.typed(data.kernel.arguments[0], precision("fp32")), np.arange(100.0))
-        data.typed(data.kernel.arguments[0], precision("fp16"))
-    assert conversions == ["fp32", "fp16", "fp32"], "an array that cannot be kept pushes nothing out"
-
-
-def test_scalars_in_every_precision():
-    data = manager(kernel(inputs=lambda rng, size: inputs(rng, size) | {"a": 0.1}))
-    a, n = argument(data.kernel, "a"), argument(data.kernel, "n")
-    for entry in PRECISIONS.values():
-        scalar = data.scalar(a, entry)
-        assert isinstance(scalar, np.generic)
-        assert scalar.dtype == entry.dtype
-        assert abs(float(scalar) - 0.1) <= 0.1 * entry.unit_roundoff
-    assert data.scalar(n, None) == 37
-    assert data.scalar(n, None).dtype == np.int32
-    assert data.scalar(n, None).nbytes == 4
-
-
 # -- warnings ----------------------------------------------------------------------------------
-
-
-def test_warnings_name_what_a_configuration_loses():
-    data = manager(simple([1.0, 1e6, -1e6, 0.0]))
-    for name in ("fp64", "fp32", "bf16"):
-        assert data.warnings(data.kernel.configuration({"x_type": name})) == ()
-    expected = "input 'x' overflows in fp16: 2 of 4 values became infinite (largest 1e+06, fp16 holds 65504)"
-    assert data.warnings(data.kernel.configuration({"x_type": "fp16"})) == (expected,)
 
 
 def test_warnings_cover_scalars_and_fixed_precisions_but_no_outputs():
@@ -303,13 +221,6 @@ def test_warnings_cover_scalars_and_fixed_precisions_but_no_outputs():
     assert [text.split(":")[0] for text in found] == ["input 'a' overflows in fp16", "input 'b' underflows in fp16"]
 
 
-def test_warnings_outlive_the_copies(conversions):
-    data = manager(simple([1.0, 1e6]), budget_bytes=0)
-    for _ in range(3):
-        assert len(data.warnings(data.kernel.configuration({"x_type": "fp16"}))) == 1
-    assert conversions == ["fp16"]
-
-
 # -- poison ------------------------------------------------------------------------------------
 
 
@@ -319,35 +230,6 @@ def poison(data, output, chosen):
 
 def unwritten(data, output, array):
     return count_unwritten(Pairs.of(array, data.references[output.name]))
-
-
-def test_poisoned_outputs_are_unwritten_until_they_are_written():
-    data = manager(kernel())
-    for name, chosen in (("y", precision("fp16")), ("y", precision("fp64")), ("count", None)):
-        output = argument(data.kernel, name)
-        array = poison(data, output, chosen)
-        assert array.shape == data.shape_of(output)
-        assert unwritten(data, output, array) == array.size
-        array.reshape(-1)[[0, 5, -1]] = 0
-        assert unwritten(data, output, array) == array.size - 3
-        array[:] = data.references[name]
-        assert unwritten(data, output, array) == 0
-
-
-def test_nan_results_are_not_unwritten():
-    data = manager(kernel())
-    y = argument(data.kernel, "y")
-    for name in ("fp64", "fp16"):
-        assert unwritten(data, y, np.full((37, 5), np.nan).astype(precision(name).dtype)) == 0
-
-
-def test_unwritten_elements_are_counted_across_pieces():
-    size = 200_001
-    data = manager(simple(np.zeros(size)))
-    output = data.kernel.arguments[1]
-    array = poison(data, output, precision("fp32"))
-    array[::3] = 1.0
-    assert unwritten(data, output, array) == size - len(range(0, size, 3))
 
 
 def test_an_integer_result_that_looks_like_poison_is_a_result():
@@ -363,19 +245,6 @@ def test_an_integer_result_that_looks_like_poison_is_a_result():
     assert unwritten(data, output, pixels.astype(np.uint8)) == 0
     assert unwritten(data, output, (pixels + 1).astype(np.uint8)) == 0
     assert unwritten(data, output, poison(data, output, None)) == 256 - 33
-
-
-def test_integer_results_are_compared_with_their_own_reference():
-    # The first half may be 165, the second must not: the halves lie in different pieces.
-    half = 70_000
-    expected = np.repeat([165, 0], half)
-    definition = simple(
-        np.zeros(2 * half),
-        arguments=[In("x", "n", precision="x_type"), Out("y", "n", dtype="uint8")],
-        reference=lambda inputs, size: expected,
-    )
-    data = manager(definition)
-    assert unwritten(data, definition.arguments[1], poison(data, definition.arguments[1], None)) == half
 
 
 # -- accounts ----------------------------------------------------------------------------------
@@ -402,19 +271,7 @@ def test_sizes_that_do_not_fit_are_refused_before_anything_is_made():
     assert issubclass(OutOfMemoryError, MptuneError)
 
 
-def test_memory_needed_to_the_byte():
-    data = manager(kernel())
-    inputs_bytes = 185 * 8 + 37 * 4 + 37 * 8 + 8 + 4
-    references_bytes = 185 * 8 + 37 * 8 + 37 * 2
-    # x in fp32, state in fp32, y in fp64, count, a in fp32; index and n are held in their own type.
-    copies_bytes = 185 * 4 + 37 * 4 + 185 * 8 + 37 * 2 + 4
-    needed = inputs_bytes + references_bytes + copies_bytes
-    data.require(needed)
-    with pytest.raises(OutOfMemoryError, match=r"4\.23 kB are available|are available; choose smaller sizes"):
-        data.require(needed - 1)
-
-
-@pytest.mark.parametrize("size", [3, 1 << 20, (1 << 20) + 1, 3_000_001])
+@pytest.mark.parametrize("size", [3, (1 << 20) + 1])
 @pytest.mark.parametrize("dtype", [np.float64, np.int8, ml_dtypes.bfloat16])
 def test_a_digest_depends_on_every_element(size, dtype):
     def digest(array):
@@ -478,16 +335,3 @@ def test_the_first_draw_of_a_search_is_that_of_the_seed_and_no_two_draws_are_ali
     assert seen[0] == manager(kernel(), seed=3).inputs["x"].tobytes()
     assert len(set(seen)) == len(seen)
     assert drawn(Draw(Stream.UNSEEN, 2))["x"].tobytes() == drawn(Draw(Stream.UNSEEN, 2))["x"].tobytes()
-
-
-def test_a_draw_can_be_made_again_from_its_spawn_key():
-    draw = Draw(Stream.UNSEEN, 5)
-    rng = np.random.default_rng(np.random.SeedSequence(3, spawn_key=draw.spawn_key))
-    np.testing.assert_array_equal(drawn(draw)["x"], inputs(rng, kernel().resolve_sizes())["x"])
-
-
-def test_draws_are_of_references_too_and_need_not_be_kept(tmp_path):
-    draw = Draw(Stream.UNSEEN, 1)
-    data = manager(kernel(), draw=draw, caches=False, cache_dir=tmp_path / "unused")
-    np.testing.assert_array_equal(data.references["y"], data.inputs["a"] * data.inputs["x"])
-    assert not (tmp_path / "unused").exists()

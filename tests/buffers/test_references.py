@@ -8,33 +8,19 @@ import os
 import random
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
-import cloudpickle
 import numpy as np
 import pytest
-from kernels_for_data import inputs, kernel, reference, simple
+from kernels_for_data import kernel, reference, simple
 
 from mptune.data import DataManager
 from mptune.data.reference_cache import keep_references, load_references, reference_key
 from mptune.errors import KernelError, OutOfMemoryError, ReferenceDataError
-from mptune.kernel import In, Out
 
 
 def references(definition, cache_dir, seed=0, **sizes):
     manager = DataManager(definition, definition.resolve_sizes(overrides=sizes), seed=seed, cache_dir=cache_dir)
     return manager.references
-
-
-def test_references_are_fp64_checked_and_read_only(tmp_path):
-    found = references(kernel(), tmp_path)
-    expected = inputs(np.random.default_rng(0), kernel().resolve_sizes())
-    np.testing.assert_array_equal(found["y"], 2.5 * expected["x"])
-    np.testing.assert_array_equal(found["count"], np.arange(37))
-    assert (found["y"].dtype, found["count"].dtype) == (np.float64, np.int16)
-    assert set(found) == {"y", "state", "count"}
-    with pytest.raises(ValueError, match="read-only"):
-        found["y"][0, 0] = 1.0
 
 
 @pytest.mark.parametrize("wrap", [lambda y: y, lambda y: {"y": y}, list, lambda y: y.astype(np.longdouble)])
@@ -49,17 +35,11 @@ def test_the_only_output_needs_no_name(tmp_path, wrap):
     ("change", "message"),
     [
         ({"y": None}, "lacks output y"),
-        ({"x": np.zeros(3)}, r"gives 'x', which is no output.*\(outputs: state, y, count\)"),
         ({"cuont": np.zeros(3)}, r"gives 'cuont', which is no output; did you mean 'count'\?"),
         ({"y": np.zeros(37)}, r"output 'y' of kernel example has shape \(37,\); expected \(37, 5\) at .*n=37"),
-        ({"y": np.zeros((37, 1))}, r"shape \(37, 1\)"),
-        ({"y": 0.0}, r"shape \(\)"),
         ({"y": np.zeros((37, 5), np.float32)}, "type float32; expected float64: it must be exact beside fp64"),
-        ({"y": np.zeros((37, 5), int)}, "type int64; expected float64"),
-        ({"y": np.zeros((37, 5), complex)}, "type complex128; expected float64"),
         ({"y": np.full((37, 5), np.nan)}, "is NaN in all of its 185 elements: nothing can be compared"),
         ({"y": np.where(np.arange(185) == 184, np.inf, np.nan).reshape(37, 5)}, r"1 values .* first at \(36, 4\)"),
-        ({"count": np.zeros(37)}, "type float64; expected integers for int16"),
         ({"count": np.full(37, 40_000)}, "values outside int16"),
     ],
 )
@@ -69,11 +49,6 @@ def test_references_that_are_not_as_declared(tmp_path, change, message):
 
     with pytest.raises(ReferenceDataError, match=message):
         references(kernel(reference=changed), tmp_path)
-
-
-def test_several_outputs_need_names(tmp_path):
-    with pytest.raises(ReferenceDataError, match="returned tuple; expected a dict of its outputs state, y, count"):
-        references(kernel(reference=lambda given, size: (1, 2, 3)), tmp_path)
 
 
 def test_a_missing_reference_says_where_one_is_looked_for(tmp_path):
@@ -110,11 +85,6 @@ def test_a_reference_that_fails(tmp_path):
 
     with pytest.raises(OutOfMemoryError, match="the reference of example ran out of memory"):
         references(simple(np.zeros(4), reference=too_large), tmp_path)
-
-
-def test_a_reference_may_return_its_input(tmp_path):
-    found = references(simple(np.arange(4.0), reference=lambda given, size: given["x"]), tmp_path)
-    np.testing.assert_array_equal(found["y"], np.arange(4.0))
 
 
 # -- the cache ---------------------------------------------------------------------------------
@@ -156,16 +126,6 @@ def load(project):
 
 def scale(module, values=(1.0, 2.0, 3.0), **changes):
     return simple(np.array(values), reference=module.reference, **changes)
-
-
-def test_a_reference_is_computed_once(project, tmp_path):
-    module, cache = load(project), tmp_path / "deep" / "cache"
-    first = references(scale(module), cache)
-    again = references(scale(module), cache)
-    assert module.calls == [1]
-    np.testing.assert_array_equal(first["y"], again["y"])
-    assert not again["y"].flags.writeable
-    assert [entry.suffix for entry in cache.iterdir()] == [".npz"]
 
 
 def test_what_a_cached_reference_depends_on(project, tmp_path, monkeypatch):
@@ -221,40 +181,6 @@ def test_what_cannot_be_known_by_its_source_is_not_cached(project, tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_file_edited_while_it_is_loaded_is_not_trusted(project):
-    definition = scale(load(project))
-    (project / "scale.py").write_text("the function at hand is no longer this")
-    assert reference_key(definition, "inputs", definition.resolve_sizes()) is None
-
-
-def test_a_function_from_another_process_is_not_known_by_its_file(project):
-    definition = scale(load(project))
-    sizes = definition.resolve_sizes()
-    assert reference_key(definition, "inputs", sizes) is not None
-    # The file may have changed after the other process had read it and before this one began.
-    sent = cloudpickle.loads(cloudpickle.dumps(definition.reference))
-    moved = scale(SimpleNamespace(reference=sent))
-    assert reference_key(moved, "inputs", sizes) is None
-
-
-def test_editing_a_module_elsewhere_counts_unless_it_is_installed(project, tmp_path_factory, monkeypatch):
-    keys = []
-    for place in ("project", "site-packages"):
-        folder = tmp_path_factory.mktemp("elsewhere") / place
-        folder.mkdir()
-        name = f"far_{place.replace('-', '_')}"
-        monkeypatch.syspath_prepend(folder)
-        write(folder / f"{name}.py", "factor = 2.0\n")
-        write(project / "scale.py", f"import {name}\ndef reference(inputs, size): return inputs['x']\n")
-        definition = scale(load(project))
-        for text in ("factor = 2.0\n", "factor = 3.0\n"):
-            write(folder / f"{name}.py", text)
-            keys.append(reference_key(definition, "inputs", definition.resolve_sizes()))
-        sys.modules.pop(name)
-    assert keys[0] != keys[1]
-    assert keys[2] == keys[3]
-
-
 class Evil:
     def __init__(self, marker):
         self.marker = marker
@@ -267,15 +193,9 @@ class Evil:
     "damage",
     [
         lambda path: path.write_bytes(b""),
-        lambda path: path.write_bytes(b"garbage" * 100),
         lambda path: path.write_bytes(path.read_bytes()[:-30]),
-        lambda path: path.write_bytes(path.read_bytes()[:100]),
         lambda path: path.write_bytes(path.read_bytes().replace(np.float64(2.0).tobytes(), np.float64(7.0).tobytes())),
-        lambda path: np.savez(path),
-        lambda path: np.savez(path, **{"output.y": np.zeros(2)}),
-        lambda path: np.savez(path, **{"output.y": np.full(3, np.nan)}),
         lambda path: np.savez(path, **{"output.y": np.zeros(3, np.float32)}),
-        lambda path: np.savez(path, **{"output.z": np.zeros(3)}),
         lambda path: (path.unlink(), path.mkdir()),
     ],
 )
@@ -314,12 +234,6 @@ def test_a_folder_that_cannot_be_written_does_no_harm(project, tmp_path, monkeyp
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_large_references_are_not_kept(tmp_path):
-    keep_references(tmp_path, "small", {"y": np.zeros(5), "z": np.zeros(5)}, largest_entry_bytes=80)
-    keep_references(tmp_path, "large", {"y": np.zeros(5), "z": np.zeros(6)}, largest_entry_bytes=80)
-    assert [path.stem for path in tmp_path.iterdir()] == ["small"]
-
-
 def test_the_least_recently_used_leave(tmp_path):
     for age, key in enumerate("dcba"):
         keep_references(tmp_path, key, {"y": np.zeros(100)})
@@ -328,33 +242,6 @@ def test_the_least_recently_used_leave(tmp_path):
     assert load_references(tmp_path, "a") is not None
     keep_references(tmp_path, "e", {"y": np.zeros(100)}, folder_bytes=3500)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "d.npz", "e.npz", "somebody's.txt"]
-
-
-def test_outputs_may_have_any_name(tmp_path):
-    outputs = {"file": np.arange(3.0), "allow_pickle": np.arange(4), "output.y": np.ones((2, 2))}
-    keep_references(tmp_path, "key", outputs)
-    found = load_references(tmp_path, "key")
-    assert found.keys() == outputs.keys()
-    for name, array in outputs.items():
-        np.testing.assert_array_equal(found[name], array)
-
-
-def test_integer_outputs_survive_the_cache(project, tmp_path):
-    module = load(project)
-    definition = simple(
-        np.arange(5),
-        arguments=[In("x", "n", dtype="int32"), Out("y", "n", dtype="int64")],
-        reference=module.reference,
-    )
-    (base,) = project.glob("helper_*_base.py")
-    write(base, "def two():\n    return 2\n")
-    for name in (base.stem, base.stem.removesuffix("_base")):
-        sys.modules.pop(name)
-    definition = simple(np.arange(5), arguments=definition.arguments, reference=load(project).reference)
-    for _ in range(2):
-        found = references(definition, tmp_path / "cache")["y"]
-        np.testing.assert_array_equal(found, 2 * np.arange(5))
-        assert found.dtype == np.int64
 
 
 # -- functions that give something else the next time ------------------------------------------
@@ -392,8 +279,6 @@ def test_a_reference_may_say_by_how_much_it_differs(tmp_path):
 @pytest.mark.parametrize(
     "give",
     [
-        lambda rng, size: {"x": np.random.rand(size.n)},  # noqa: NPY002
-        lambda rng, size: {"x": np.random.default_rng().random(size.n)},
         lambda rng, size: {"x": np.full(size.n, random.random())},
     ],
 )
@@ -420,15 +305,3 @@ def test_functions_are_called_again_at_the_least_of_the_sizes_and_only_if_those_
     # A preset that does not work is nobody's trouble but theirs who ask for it.
     broken = dataclasses.replace(definition, inputs=lambda rng, size: {"x": rng.random(max(size.n, 5))})
     assert checked(broken, tmp_path)["y"].shape == (5,)
-
-
-def test_what_the_cache_has_was_checked_when_it_was_made(tmp_path):
-    called = []
-
-    def give(rng, size):
-        called.append(size.n)
-        return inputs(rng, size)
-
-    for _ in range(2):
-        checked(kernel(inputs=give, reference=reference), tmp_path)
-    assert len(called) == 3

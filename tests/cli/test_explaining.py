@@ -13,7 +13,6 @@ from made_up_devices import MadeUpDevices
 from mptune.schemas import schema
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
-SPACE = Path(__file__).parents[2] / "benchmarks" / "data" / "axpy-host.json.gz"
 
 
 @pytest.fixture
@@ -50,28 +49,6 @@ def test_without_the_kernel(explain: Call, run_file: Path) -> None:
     found = json.loads(explain(run_file, "--json").out)
     assert "--kernel" in found["unmeasured"]
     assert {change["parameter"] for change in found["changes"]} == {"x_type", "y_type"}
-
-
-def test_recorded_spaces(explain: Call) -> None:
-    outcome = explain(SPACE)
-    assert outcome.code == 0
-    assert outcome.out.startswith("axpy")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("missing.db",), "no file missing.db"),
-        ((OWN,), "not a run file"),
-        (("run.db", "--kernel", "axpy"), "the run is of kernel 'poly', not of 'axpy'"),
-        (("run.db", "--kernel", "axpi"), "did you mean 'axpy'"),
-    ],
-)
-@pytest.mark.usefixtures("run_file")
-def test_wrong_files_and_kernels(explain: Call, arguments: tuple[object, ...], message: str) -> None:
-    outcome = explain(*arguments)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert message in outcome.err
 
 
 def test_an_interrupt_says_how_to_go_on(explain: Call, run_file: Path, made_up: MadeUpDevices) -> None:

@@ -69,23 +69,11 @@ def run_file(tmp_path: Path) -> Path:
     return tmp_path / "runs" / "axpy.db"
 
 
-def test_the_front_lands_beside_the_run(plot: Callable[..., Any], run_file: Path) -> None:
-    code, out, err = plot(run_file)
-    assert (code, err) == (0, "")
-    assert out.strip() == str(run_file.with_name("axpy-pareto.png"))
-    assert run_file.with_name("axpy-pareto.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_several_kinds_share_a_name(plot: Callable[..., Any], run_file: Path, tmp_path: Path) -> None:
     code, out, _ = plot(run_file, "--kind", "time", "--kind", "progress", "-o", "fig.svg")
     assert code == 0
     assert out.split() == ["fig-time.svg", "fig-progress.svg"]
     assert all(ElementTree.parse(tmp_path / name).getroot().tag.endswith("svg") for name in out.split())
-
-
-def test_the_suffix_chooses_the_format(plot: Callable[..., Any], run_file: Path, tmp_path: Path) -> None:
-    assert plot(run_file, "--kind", "time", "-o", "fig.pdf", "--width", "page", "--no-title")[:2] == (0, "fig.pdf\n")
-    assert (tmp_path / "fig.pdf").read_bytes().startswith(b"%PDF")
 
 
 @pytest.mark.full
@@ -117,10 +105,8 @@ def test_a_recorded_space_is_drawn_and_all_leaves_out_what_it_lacks(plot: Callab
     [
         (("--kind", "paretto"), "unknown kind of plot 'paretto'; did you mean 'pareto'?"),
         (("-o", "fig.jpg"), "expected the suffix .png, .pdf, .svg, .html"),
-        (("-o", "there/fig.png"), "there is no folder there"),
         (("--metrics", "time_ms,eror"), "unknown metric 'eror'; did you mean 'error'?"),
         (("--kind", "time", "--metrics", "time_ms,error"), "--metrics chooses the axes of a pareto plot, not of time"),
-        (("--width", "wide"), "unknown width of a plot 'wide' (valid: column, page, screen)"),
     ],
 )
 def test_mistakes_are_told(plot: Callable[..., Any], run_file: Path, options: tuple[str, ...], message: str) -> None:
@@ -128,13 +114,3 @@ def test_mistakes_are_told(plot: Callable[..., Any], run_file: Path, options: tu
     assert (code, out) == (2, "")
     assert message in err
     assert {path.name for path in run_file.parent.iterdir()} == {"axpy.db"}
-
-
-def test_a_file_that_is_no_run_is_told(plot: Callable[..., Any], run_file: Path) -> None:
-    code, _, err = plot(run_file.with_name("axpi.db"))
-    assert code == 2
-    assert f"did you mean '{run_file}'" in err
-    Path("notes.txt").write_text("nothing")
-    code, _, err = plot("notes.txt")
-    assert code == 2
-    assert "not a run file of mptune, and none of these" in err

@@ -13,11 +13,9 @@ from pathlib import Path
 import pytest
 from command_line import Call
 
-from mptune.errors import RunFileError
 from mptune.interop import read_run, write_run
-from mptune.results.trial import SourceUse, Status, Trial
+from mptune.results.trial import Status, Trial
 from mptune.run import Run
-from mptune.store import RunState
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
 TUNE = ("tune", OWN, "--backend", "host", "--size", "smoke", "--max-error", "1e-5", "--verify", 0)
@@ -56,8 +54,6 @@ def test_a_run_starts_from_earlier_ones_and_keeps_them_when_it_is_resumed(
         (("tune", "axpy", "--backend", "host", "--from"), r"is of kernel 'poly', not 'axpy': expected the same kernel"),
         ((*TUNE, "--objective", "energy_j", "--from"), r"metric of source .*: 'energy_j'|energy"),
         ((*TUNE, "--strategy", "random", "--from"), "strategy random cannot start from earlier runs"),
-        ((*TUNE, "--objectives", "time,error", "--from"), "several objectives cannot start from earlier runs"),
-        (("tune", "conjugate_gradient", "--backend", "host", "--from"), "application conjugate_gradient cannot start"),
     ],
 )
 def test_what_cannot_be_a_source_is_refused_in_a_line(
@@ -68,21 +64,6 @@ def test_what_cannot_be_a_source_is_refused_in_a_line(
     assert re.search(message, done.err), done.err
     assert done.err.count("\n") == 1
     assert not (tmp_path / "new.db").exists()
-
-
-def test_files_that_are_no_source(mptune: Call, run_file: Path, tmp_path: Path) -> None:
-    damaged = tmp_path / "damaged.db"
-    damaged.write_bytes(run_file.read_bytes()[:3000])
-    for source, message in (
-        (tmp_path / "nothing.db", "no file"),
-        (OWN, "not a run file of mptune"),
-        (damaged, "damaged.db"),
-        (run_file, "is the run file itself"),
-    ):
-        done = mptune(*TUNE, "--from", source, "--output", run_file, "--resume")
-        assert (done.code, done.out) == (2, "")
-        assert message in done.err
-        assert done.err.count("\n") == 1
 
 
 def test_recordings_that_are_no_source(mptune: Call, run_file: Path, tmp_path: Path) -> None:
@@ -110,25 +91,3 @@ def test_recordings_that_are_no_source(mptune: Call, run_file: Path, tmp_path: P
             assert re.search(message, done.err), done.err
             assert done.err.count("\n") == 1
     assert run_file.read_bytes() == before
-
-
-def test_it_is_said_what_of_a_source_cannot_be_used(mptune: Call, run_file: Path, tmp_path: Path) -> None:
-    recorded = read_run(run_file)
-    metric, kernel = tmp_path / "metric.json", tmp_path / "kernel.json"
-    write_run(Run(dataclasses.replace(recorded.info, metric="MRE"), recorded.trials), metric, "space")
-    write_run(Run(dataclasses.replace(recorded.info, kernel="relative"), recorded.trials), kernel, "space")
-    replay = ("simulate", run_file, "--max-error", "1e-5", "--budget", 4)
-    done = mptune(*replay, "--from", metric, "--from", kernel, "--from", run_file, "--json")
-    remarks = [use["remark"].partition(";")[0] for use in json.loads(done.out)["runs"][0]["sources"]]
-    errors = "its errors are not used: "
-    assert remarks[0] == errors + "they are measured by MRE, not by NRMSE"
-    assert remarks[1] == errors + "it is not known to be of kernel 'poly'"
-    assert errors not in remarks[2]
-    assert f"{metric}: {remarks[0]}" in mptune(*replay, "--from", metric).out
-
-
-def test_what_is_kept_of_sources_is_checked() -> None:
-    uses = (SourceUse("a.db", 3, ("block",), 0.5, "its errors are not used"),)
-    assert RunState.from_json(json.loads(json.dumps(RunState(sources=uses).to_json()))).sources == uses
-    with pytest.raises(RunFileError, match="'sources' should be a list of objects with source, trials"):
-        RunState.from_json({"sources": [{"source": "a.db", "weight": "much"}]})

@@ -6,8 +6,6 @@ import re
 import subprocess
 import sys
 
-import pytest
-
 from mptune.accuracy.metrics import METRICS
 from mptune.cli import app
 from mptune.results.metric_expressions import OBJECTIVES
@@ -47,22 +45,6 @@ def test_importing_it_imports_nothing_heavy() -> None:
 def test_help_and_usage_errors_need_no_numpy() -> None:
     found = imported("--help", *(f"{name} --help" for name in app.commands), "tnue", "tune", "tune axpy --budgit 3")
     assert not found & (HEAVY | {"numpy", "rich"})
-
-
-@pytest.mark.full
-def test_listing_kernels_needs_nothing_heavy() -> None:
-    assert not imported("list") & HEAVY
-
-
-def test_listing_backends_needs_no_numpy() -> None:
-    without = "import sys\nsys.modules.update(cupy=None, pyopencl=None)" + PROGRAM
-    assert not imported("backends", program=without) & (HEAVY | {"numpy"})
-
-
-@pytest.mark.full
-def test_misspelt_kernels_need_no_numpy() -> None:
-    imported("list")  # the names of kernels are kept from the first time on
-    assert not imported("tune convolutoin", "render convolutoin") & (HEAVY | {"numpy"})
 
 
 def test_errors_in_names_need_nothing_heavy() -> None:

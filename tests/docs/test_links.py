@@ -9,7 +9,6 @@ import pytest
 from pages import DOCS, PAGES, ROOT
 
 FILES = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "templates" / "prelude" / "README.md"]
-RESULTS = ROOT / "benchmarks" / "results"
 
 
 def anchors(path: Path) -> set[str]:
@@ -41,21 +40,3 @@ def test_the_tutorial_shows_its_files_as_they_are(name: str) -> None:
     shown = re.sub(r'\A(""".*?"""\n+|(//.*\n)+)', "", text, flags=re.DOTALL if name.endswith(".py") else 0)
     assert shown != text
     assert shown.strip() in (DOCS / "tutorial.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("report", "pattern", "sources"),
-    [
-        ("search.md", r"\| ([\d.]+%) from the optimum .*\| ([\d.]+%), the best of five", None),
-        ("space_construction.md", r"2 to (\d+) times faster", r"{}×"),
-        ("throughput.md", r"\| ([\d.]+) times as many", r"{}x the evaluations per second of Kernel Tuner"),
-        ("faults.md", r"\[(\d+) faults\]", r"**{} faults;"),
-    ],
-)
-def test_figures_of_the_readme_are_those_of_the_reports(report: str, pattern: str, sources: str | None) -> None:
-    match = re.search(pattern, (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert match
-    text = (RESULTS / report).read_text(encoding="utf-8")
-    for figure in match.groups():
-        assert (sources or "| {} |").format(figure) in text

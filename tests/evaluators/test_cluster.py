@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -54,12 +53,6 @@ def pool(*answers: Any) -> ClusterPool:
     return ClusterPool(Cluster(MadeUp((ready(), ready()), *answers)), job, Limits())
 
 
-def test_ctrl_c_in_a_worker_leaves_the_executor_running() -> None:
-    asked = pool(KeyboardInterrupt()).submit(ASKED)
-    with pytest.raises(KeyboardInterrupt):
-        asked.result()
-
-
 def test_a_trial_comes_from_whoever_is_like_the_first() -> None:
     trial = Trial(ASKED.configuration, Status.OK)
     found = pool((ready(), trial))
@@ -78,12 +71,6 @@ def test_a_lost_worker_costs_a_trial() -> None:
         found.ask("reference")
 
 
-@pytest.mark.parametrize("end", [CancelledError(), RuntimeError("shut down")])
-def test_a_cluster_that_has_ended_ends_the_search(end: Exception) -> None:
-    with pytest.raises(MptuneError, match="--resume"):
-        pool(end).submit(ASKED).result()
-
-
 @pytest.mark.full
 def test_a_run_on_an_executor_is_a_run_like_any_other() -> None:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
@@ -92,9 +79,3 @@ def test_a_run_on_an_executor_is_a_run_like_any_other() -> None:
     assert set(run.statuses) <= {"ok", "inaccurate"}
     assert run.best is not None
     assert run.info.scheduler == "ProcessPoolExecutor"
-
-
-def test_without_dask_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(MptuneError, match=r'pip install "mptune\[dask\]"'):
-        Cluster("tcp://127.0.0.1:9")

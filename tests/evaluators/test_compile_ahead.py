@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from mptune.backends.base import Binary, CompileOptions
 from mptune.backends.host_compiler import HostCompiler
 from mptune.kernel import Kernel
 from mptune.measure.device import DeviceEvaluator
@@ -56,25 +55,3 @@ def test_compilers_are_paused_for_each_timing_and_for_nothing_else(
     assert statuses == [Status.OK, Status.UNWRITTEN, Status.COMPILE_ERROR, Status.CRASH, Status.OK]
     # The others do not come to their timing.
     assert pauses == ["begin", "end"] * 2
-
-
-@pytest.mark.full
-def test_worker_finds_what_was_compiled_ahead(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MPTUNE_CACHE_DIR", str(tmp_path))
-    compiled = []
-    compile_one = HostCompiler.compile
-
-    def counted(self: HostCompiler, source: str, function: str, options: CompileOptions) -> Binary:
-        binary = compile_one(self, source, function, options)
-        compiled.append(binary.cached)
-        return binary
-
-    monkeypatch.setattr(HostCompiler, "compile", counted)
-    configurations = [kernel.configuration({"block": block}) for block in (32, 64)]
-    with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", plan=PLAN, compilers=2) as evaluator:
-        assert [trial.status for trial in evaluator.evaluate(configurations)] == [Status.OK] * 2
-    assert compiled == [False] * 2
-    # Precompiled headers lie beside the binaries.
-    folders = [path for path in (tmp_path / "binaries").iterdir() if path.name not in ("work", "headers")]
-    binaries = [path for folder in folders for path in folder.iterdir()]
-    assert len(binaries) == 2

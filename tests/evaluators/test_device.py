@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import math
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +17,7 @@ import numpy as np
 import pytest
 
 from mptune.backends.host import HostBackend, HostBuffer, HostDevice
-from mptune.errors import KernelError, MptuneError
+from mptune.errors import MptuneError
 from mptune.kernel import Kernel
 from mptune.measure.bench import Bench, Request
 from mptune.measure.device import DeviceEvaluator
@@ -28,7 +25,7 @@ from mptune.measure.pool import Pool
 from mptune.measure.timing import TimingPlan
 from mptune.measure.worker import Limits
 from mptune.results.objective import Objective
-from mptune.results.trial import Measurement, Status, Trial
+from mptune.results.trial import Status, Trial
 from mptune.source.loading import load_kernel
 from mptune.source.render import render
 from mptune.space.configuration import Configuration
@@ -100,12 +97,6 @@ def test_a_fault_becomes_a_status_and_the_next_trial_runs(
     assert bad.key != good.key
 
 
-def test_wrong_numbers_are_an_error_not_a_fault(kernel: Kernel, seasoned: DeviceEvaluator) -> None:
-    (trial,) = evaluate(seasoned, kernel.configuration({"fault": "wrong"}))
-    assert trial.is_valid
-    assert trial.error == pytest.approx(500 / 1001)
-
-
 def test_measurement_is_complete(kernel: Kernel, seasoned: DeviceEvaluator) -> None:
     (trial,) = evaluate(seasoned, kernel.configuration({"y_type": "fp32"}))
     metrics = trial.measurement.metrics
@@ -115,12 +106,6 @@ def test_measurement_is_complete(kernel: Kernel, seasoned: DeviceEvaluator) -> N
     assert len(trial.measurement.times_ms) >= PLAN.min_repeats
     assert min(trial.measurement.times_ms) <= trial.time_ms <= max(trial.measurement.times_ms)
     assert {"compile", "transfer", "launch", "accuracy", "timing"} <= set(trial.measurement.durations_s)
-
-
-def made_up(configuration: Configuration, time_ms: float) -> Trial:
-    """Return a trial without any error that took so long."""
-    metrics = {"time_ms": time_ms, "error": 0.0, "error.y": 0.0, "log10_error": -math.inf}
-    return Trial(configuration, Status.OK, measurement=Measurement(metrics))
 
 
 @pytest.mark.parametrize(("number", "said"), few([(signal.SIGKILL, "SIGKILL"), (signal.SIGRTMIN + 3, "signal 37")]))
@@ -255,54 +240,3 @@ def test_a_configuration_that_cannot_be_rendered_is_one_trial(
         assert re.search(message, failed.message), failed.message
         assert failed.key == evaluator.key_of(bad)
         assert fine.key == evaluator.key_of(good) != failed.key
-
-
-def test_functions_of_a_definition_file_reach_the_worker_by_value(tmp_path: Path) -> None:
-    text = Path(__file__).with_name("faulty.py").read_text()
-    named = text.replace(
-        "kernel = Kernel(", "def made(rng, size):\n    return {'x': rng.random(size.n)}\n\nkernel = Kernel("
-    )
-    own = tmp_path / "named.py"
-    own.write_text(re.sub("inputs=lambda.*", "inputs=made,", named))
-    changed = dataclasses.replace(load_kernel(own), metric="MAE")
-    with DeviceEvaluator(changed, changed.resolve_sizes(), "host", plan=PLAN, limits=LIMITS) as evaluator:
-        (trial,) = evaluate(evaluator, changed.configuration({}))
-    assert trial.status is Status.OK
-
-
-@pytest.mark.full
-def test_definition_edited_under_a_run_ends_it(tmp_path: Path) -> None:
-    own = tmp_path / "mine.py"
-    shutil.copy(Path(__file__).with_name("faulty.py"), own)
-    mine = load_kernel(own)
-    own.write_text(own.read_text().replace("2.0 * np.asarray", "3.0 * np.asarray"))
-    with (
-        DeviceEvaluator(mine, mine.resolve_sizes(), "host", plan=PLAN, limits=LIMITS) as evaluator,
-        pytest.raises(KernelError, match=r"mine\.py' has changed since"),
-    ):
-        evaluator.start()
-
-
-@pytest.mark.full
-def test_files_beside_the_kernel_do_not_stand_in_for_modules_of_python(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    own = tmp_path / "random.py"
-    shutil.copy(Path(__file__).with_name("faulty.py"), own)
-    (tmp_path / "queue.py").write_text("raise RuntimeError('this is no module of Python')")
-    mine = load_kernel(own)
-    with DeviceEvaluator(mine, mine.resolve_sizes(), "host", plan=PLAN, limits=LIMITS) as evaluator:
-        (trial,) = evaluate(evaluator, mine.configuration({}))
-    assert trial.status is Status.OK
-
-
-@pytest.mark.full
-def test_worker_imports_what_its_parent_can(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "own_metric_of_a_script.py").write_text("def worst(output, reference):\n    return 0.25\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    metric = importlib.import_module("own_metric_of_a_script").worst
-    sizes = kernel.resolve_sizes()
-    with DeviceEvaluator(kernel, sizes, "host", metric=metric, plan=PLAN, limits=LIMITS) as evaluator:
-        (trial,) = evaluate(evaluator, kernel.configuration({}))
-    assert trial.error == 0.25

@@ -199,16 +199,3 @@ def crashing():
         return inputs(rng, size) | {"index": np.full(size.n, -1 if third else 0)}
 
     return blend(inputs=signed, template=crash)
-
-
-def test_draws_that_cannot_be_made_are_named(tmp_path):
-    def failing(rng, size):
-        if rng.bit_generator.seed_seq.spawn_key == (1, 1):
-            raise ValueError("no such case")
-        return inputs(rng, size)
-
-    kernel = blend(inputs=failing)
-    with DeviceEvaluator(kernel, kernel.resolve_sizes(), "host", plan=ONCE) as evaluator:
-        found = evaluator.run_on_draws([kernel.configuration({})], UNSEEN)
-    assert found.draws == (UNSEEN[0], *UNSEEN[2:])
-    assert found.unmade == {UNSEEN[1]: "inputs of kernel blend failed: ValueError: no such case"}

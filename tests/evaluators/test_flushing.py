@@ -10,7 +10,6 @@ import pytest
 from mptune.backends.base import DeviceInfo
 from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.data import DataManager
-from mptune.errors import MptuneError
 from mptune.kernel import InOut, Kernel, Scalar
 from mptune.measure.bench import Bench, Request
 from mptune.measure.policy import Plan
@@ -107,10 +106,6 @@ def test_each_timed_launch_finds_restored_data_and_an_empty_cache(told: Cached) 
     assert events(told, "on", known) == ["restore", "flush", "launch"] * 3
 
 
-def test_the_launch_that_is_checked_is_not_flushed_for(told: Cached) -> None:
-    assert events(told, "auto") == ["restore", "launch"] + ["restore", "flush", "launch"] * 3
-
-
 @pytest.mark.parametrize(
     ("preset", "intensity", "expected"),
     [("default", 1, True), ("default", 10**4, False), ("tiny", 1, False), ("huge", 1, False)],
@@ -124,11 +119,3 @@ def test_auto_looks_at_the_sizes_and_the_declared_work(
     assert wants_flush(TimingPlan(), Cached(), kernel, sizes, data) is expected
     unknown = dataclasses.replace(kernel, flops=None)
     assert wants_flush(TimingPlan(), Cached(), unknown, sizes, data) is (preset == "default")
-
-
-def test_on_where_nothing_is_known_of_the_cache_is_told_of(tmp_path: Any) -> None:
-    sizes = KERNEL.resolve_sizes()
-    data = DataManager(KERNEL, sizes, cache_dir=tmp_path)
-    with pytest.raises(MptuneError, match=r"the size of the last-level cache of .* is unknown"):
-        wants_flush(TimingPlan(flush_cache="on"), Cached(0), KERNEL, sizes, data)
-    assert not wants_flush(TimingPlan(), Cached(0), KERNEL, sizes, data)

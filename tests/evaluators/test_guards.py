@@ -84,12 +84,9 @@ class TestZones:
     ("values", "message"),
     [
         ({"fault": "past"}, r"out of bounds of 'y': 8 bytes past its last element \(element 1001 and after\)"),
-        ({"fault": "past", "by": 24, "t": "fp16"}, r"'y': 48 bytes past .* \(element 1001 and after\)"),
-        ({"fault": "before"}, r"'y': 8 bytes before its first element \(element -1 and before\)"),
         ({"fault": "before", "by": 24, "t": "fp32"}, r"'y': 4 bytes before .* \(element -24 and before\)"),
         ({"fault": "input", "by": 1500}, r"'x': 8 bytes past .* \(element 2500 and after\)"),
         ({"fault": "integer"}, r"'labels': 4 bytes past .* \(element 1001 and after\)"),
-        ({"fault": "inout", "by": 24}, r"'z': 8 bytes past .* \(element 1024 and after\)"),
     ],
 )
 def test_a_write_out_of_bounds_is_a_corrupt_trial_that_says_where(
@@ -102,28 +99,10 @@ def test_a_write_out_of_bounds_is_a_corrupt_trial_that_says_where(
     assert re.search(message, trial.message), trial.message
 
 
-def test_it_is_found_also_where_the_error_is_known_and_only_the_time_is_measured(bench: Bench) -> None:
-    trial = evaluate(bench, Plan({"error": 0.0, "log10_error": -np.inf}), fault="past")
-    assert trial.status is Status.CORRUPT
-
-
 def test_a_read_out_of_bounds_that_reaches_the_result_is_no_number(bench: Bench) -> None:
     trial = evaluate(bench, fault="read")
     assert trial.status is Status.NON_FINITE
     assert "1 element" in trial.message
-
-
-def test_the_next_trial_finds_whole_data_and_whole_zones(bench: Bench) -> None:
-    assert evaluate(bench, fault="none").status is Status.OK
-    assert evaluate(bench, fault="past", by=1500).status is Status.CORRUPT
-    after = evaluate(bench, fault="none")
-    assert after.status is Status.OK
-    assert after.error == 0.0
-
-
-def test_a_process_whose_own_memory_was_written_to_is_not_used_again(bench: Bench) -> None:
-    assert bench.is_usable(evaluate(bench, fault="none"))
-    assert not bench.is_usable(evaluate(bench, fault="input"))
 
 
 @pytest.mark.full
@@ -134,7 +113,7 @@ def test_the_worker_is_replaced_and_the_search_goes_on(kernel: Kernel) -> None:
     assert trials[2].error == 0.0
 
 
-@pytest.mark.parametrize("name", ["fp64", "fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("name", ["fp64", "bf16"])
 def test_what_comes_of_a_zone_differs_from_what_is_in_it(name):
     """Without a look at the edge a kernel reads beyond its input, and writes what comes of that beyond its output."""
     kernel = Kernel(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,13 +51,6 @@ def environment(process: int) -> Mapping[str, str]:
     return dict(entry.decode().split("=", 1) for entry in entries if b"=" in entry)
 
 
-def is_running(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 @pytest.mark.full
 @pytest.mark.usefixtures("three_devices")
 def test_two_workers_with_a_device_each_give_trials_as_they_end_or_as_asked_for(kernel: Kernel) -> None:
@@ -80,27 +72,9 @@ def test_two_workers_with_a_device_each_give_trials_as_they_end_or_as_asked_for(
     assert [trial.status for trial in trials] == [Status.OK] * 3
 
 
-@pytest.mark.full
-@pytest.mark.usefixtures("three_devices")
-def test_closing_ends_what_is_under_way_at_once(kernel: Kernel) -> None:
-    with evaluator(kernel, 2, limits=Limits(run_s=100.0)) as two:
-        two.start()
-        two.submit(kernel.configuration({"fault": "endless"}))
-        running = processes(two)
-        start = time.monotonic()
-    assert time.monotonic() - start < 30.0
-    assert not any(map(is_running, running))
-
-
 def test_more_workers_than_devices_are_refused(kernel: Kernel) -> None:
     with pytest.raises(MptuneError, match=r"workers 2: .* there is one device of backend host here: .* same cores"):
         evaluator(kernel, 2)
-
-
-@pytest.mark.usefixtures("three_devices")
-def test_number_of_devices_is_told(kernel: Kernel) -> None:
-    with pytest.raises(MptuneError, match="workers 4: expected at most one per device, and there are 3 devices"):
-        evaluator(kernel, 4)
 
 
 def ready(**changes: Any) -> Ready:
@@ -120,7 +94,6 @@ UNLIKE = {
         "worker 0 has A100 .* worker 2 has .*: 'driver=13.0' is not 'driver=12.0'",
     ),
     "data": ({"data_key": "other"}, "worker 2 has .*: inputs or references differ"),
-    "limits": ({"facts": {}}, "limits or observers differ"),
     "observers": ({"observers": ("energy",)}, "limits or observers differ"),
 }
 
@@ -142,15 +115,3 @@ def test_a_run_on_three_devices_has_every_trial_once() -> None:
     assert run.best is not None
     assert run.baseline is not None
     assert run.state.workers == 3
-
-
-@pytest.mark.full
-@pytest.mark.usefixtures("three_devices")
-def test_a_run_on_three_devices_is_resumed(tmp_path: Path) -> None:
-    path = tmp_path / "run.db"
-    # No error is taken from another configuration, and nothing is measured again: every trial stays as it is.
-    options: dict[str, Any] = {"backend": "host", "objective": "memory", "strategy": "random", "output": path}
-    first = tune(OWN, budget=6, workers=3, **options)
-    more = tune(OWN, budget=9, workers=2, resume=True, **options)
-    assert {trial.configuration for trial in first.trials} <= {trial.configuration for trial in more.trials}
-    assert more.evaluations == 9

@@ -164,13 +164,6 @@ def measured(names, device=None, *, in_place=False, times_ms=(10.0,), program=No
     return observation, metrics, device.log
 
 
-def test_each_is_opened_once():
-    observation, metrics, _ = measured(["seen", "seen"])
-    assert observation.names == ("seen",)
-    assert Seen.opened == [TARGET]
-    assert metrics == {"seen_ms": 2.0}
-
-
 def test_launches_follow_on_one_another_for_as_long_as_the_neediest_needs():
     _, metrics, log = measured(["steady", "brief"])
     # 10 ms each: batches double until one lasts 0.1 s; 0.5 s before anything is measured, then 1 s.
@@ -213,11 +206,3 @@ def test_a_metric_that_was_promised_and_did_not_come():
     bench.OBSERVERS["seen"] = Silent
     with pytest.raises(ObserverUnavailableError, match="observer 'seen' could not measure seen_ms here"):
         measured(["seen"])
-
-
-def test_a_fault_in_steady_launches_is_a_launch_error():
-    device = Device()
-    program = Program(device)
-    program.fault = "illegal address"
-    with pytest.raises(LaunchError, match="illegal address"):
-        measured(["steady"], device, program=program)

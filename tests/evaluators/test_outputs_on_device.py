@@ -97,30 +97,6 @@ def test_no_output_is_read_back(kernel: Kernel, monkeypatch: pytest.MonkeyPatch)
     assert set(sizes) - on_device == {8 * N, 4 * N}
 
 
-def test_what_is_not_finite_or_unwritten_is_seen_there(kernel: Kernel) -> None:
-    trial = evaluate(Arrays(), kernel, fault="read")
-    assert trial.status is Status.NON_FINITE
-    assert "first at index [1000] (of 1001)" in trial.message
-    faulty = load_kernel(Path(__file__).with_name("faulty.py"))
-    for y_type in ("fp64", "fp32"):
-        unwritten = evaluate(Arrays(), faulty, "MRE", fault="unwritten", y_type=y_type)
-        assert unwritten.status is Status.UNWRITTEN
-        assert "never wrote 1 of 1001 elements of 'y'" in unwritten.message
-
-
-def test_a_corrupt_trial_there_leaves_the_data_whole_and_the_worker_is_replaced(kernel: Kernel) -> None:
-    backend = Arrays()
-    bench = Bench(kernel, kernel.resolve_sizes(), backend, plan=PLAN)
-    statuses = []
-    for fault in ("none", "past", "none"):
-        configuration = kernel.configuration({"fault": fault})
-        trial = bench.evaluate(Request(configuration, render(kernel, configuration, bench.sizes)))
-        assert bench.is_usable(trial) is (fault == "none")
-        statuses.append(trial.status)
-    assert statuses == [Status.OK, Status.CORRUPT, Status.OK]
-    bench.close()
-
-
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [

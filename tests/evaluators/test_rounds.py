@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -11,15 +10,12 @@ from typing import Any
 
 import pytest
 
-from mptune.backends.base import CompileOptions
 from mptune.measure.bench import Request
 from mptune.measure.policy import Plan
 from mptune.measure.rounds import VISIT, Finished, Turns, remeasure, together, visit_of
 from mptune.measure.timing import TimingPlan
-from mptune.measure.worker import Job, Limits, Worker, definition_of
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.source.loading import load_kernel
-from mptune.source.render import render
 from mptune.space.configuration import Configuration
 
 AXPY = load_kernel("axpy")
@@ -77,49 +73,12 @@ class TestRemeasuring:
             assert trial.measurement.durations_s == {"timing": 3.0}
             assert trial.error == 1e-5
 
-    def test_known_errors_are_not_measured_again(self) -> None:
-        bench: Any = FakeBench()
-        list(remeasure(bench, requests(FIRST), 2))
-        assert [r.plan.known for r in bench.requests] == [{"error": 1e-5, "log10_error": -5.0}] * 2
-        bench = FakeBench()
-        list(remeasure(bench, [Request(FIRST, "source")], 2))
-        assert [r.plan.known for r in bench.requests] == [{}, {"error": 1e-3}]
-
     def test_a_failure_is_the_trial_and_the_others_go_on(self) -> None:
         bench: Any = FakeBench({SECOND: 2})
         turns = list(remeasure(bench, requests(FIRST, SECOND, THIRD), 3))
         trials = [together([turn for turn in turns if turn.configuration == c]) for c in (FIRST, SECOND, THIRD)]
         assert [trial.status for trial in trials] == [Status.OK, Status.CRASH, Status.OK]
         assert [len(trial.measurement.times_ms) for trial in trials if trial.is_valid] == [9, 9]
-
-    def test_it_ends_where_the_device_does(self) -> None:
-        bench: Any = FakeBench({SECOND: 1}, survives=False)
-        trials = list(remeasure(bench, requests(FIRST, SECOND, THIRD), 3))
-        assert [(trial.configuration, trial.status) for trial in trials] == [(FIRST, Status.OK), (SECOND, Status.CRASH)]
-        assert trials[0].measurement.times_ms == (100, 101, 102)
-
-
-@pytest.mark.full
-def test_a_worker_measures_in_turn_when_it_is_asked_to() -> None:
-    sizes = AXPY.resolve_sizes("smoke")
-    job = Job(definition_of(AXPY, None), AXPY.function, dict(sizes), "host", 0, CompileOptions(), TimingPlan())
-    worker = Worker(job, Limits())
-    try:
-        asked = [Request(c, render(AXPY, c, sizes)) for c in (FIRST, SECOND)]
-        answer = worker.call("remeasure", asked, 3, VISIT)
-        assert worker.child is not None
-    finally:
-        worker.close()
-    assert [trial.configuration for trial in answer.trials] == [FIRST, SECOND, SECOND, FIRST, FIRST, SECOND]
-    assert answer.tasks_per_core >= 0
-    assert len(answer.calibration_ms) == len(answer.trials)
-    assert min(answer.calibration_ms) > 0
-    for configuration in (FIRST, SECOND):
-        trial = together([turn for turn in answer.trials if turn.configuration == configuration])
-        assert trial.status is Status.OK
-        assert len(trial.measurement.times_ms) == 3 * VISIT.min_repeats
-        assert trial.time_ms == statistics.median(trial.measurement.times_ms)
-        assert 0 <= trial.error < 1
 
 
 @pytest.mark.parametrize(

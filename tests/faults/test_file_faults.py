@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import time
@@ -31,11 +30,6 @@ def ended(line: list[str], code: int, **options: object) -> subprocess.Completed
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done  # type: ignore[no-any-return]
-
-
-def message_of(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the error on standard error."""
-    return next(line for line in done.stderr.splitlines() if line.startswith("error: ")).removeprefix("error: ")
 
 
 # -- disks ----------------------------------------------------------------------------------------
@@ -80,28 +74,6 @@ def test_disk_full_while_writing(small_disk: Path, tmp_path: Path) -> None:
     after = {exact(trial) for trial in Run.load(path).trials}
     assert {exact(trial) for trial in before} <= after
     assert len(after) == len(BLOCKS)
-
-
-@pytest.mark.full
-def test_database_that_may_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "run.db"
-    kernel = Definition(blocks=BLOCKS).write(tmp_path)
-    connect = run_file._connect
-
-    def bounded(where: Path) -> sqlite3.Connection:
-        connection = connect(where)
-        connection.execute("PRAGMA max_page_count = 6")
-        return connection
-
-    monkeypatch.setattr(run_file, "_connect", bounded)
-    with pytest.raises(RunFileError, match="the disk is full; every trial recorded so far is safe"):
-        tuned(kernel, path, budget=len(BLOCKS))
-    before = recorded(path)
-    assert 1 <= len(before) < len(BLOCKS)
-    monkeypatch.setattr(run_file, "_connect", connect)
-    done = tuned(kernel, path, budget=len(BLOCKS), resume=True)
-    assert {exact(trial) for trial in before} <= {exact(trial) for trial in done.run.trials}
-    assert done.run.evaluations == len(BLOCKS)
 
 
 # -- run files ------------------------------------------------------------------------------------

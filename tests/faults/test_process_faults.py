@@ -156,13 +156,3 @@ def test_timeout_is_tried_again_under_a_larger_limit(tmp_path: Path) -> None:
     assert longer.run.evaluations == 3
     kept = [exact(longer.trial(block=block)) for block in (32, 128)]
     assert kept == [exact(short.trial(block=block)) for block in (32, 128)]
-
-
-@pytest.mark.full
-def test_worker_leaves_by_itself_when_the_run_is_over(tmp_path: Path) -> None:
-    left = tmp_path / "left"
-    preamble = f"import atexit\nimport pathlib\natexit.register(pathlib.Path({str(left)!r}).touch)\n"
-    kernel = Definition(preamble=preamble).write(tmp_path)
-    tuned(kernel, tmp_path / "run.db")
-    assert left.exists()
-    assert not workers_of(os.getpid())

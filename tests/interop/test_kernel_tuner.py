@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from described import described_run
 
-from mptune.interop import EXPORTERS, read_run, write_run
+from mptune.interop import EXPORTERS
 from mptune.results.trial import Measurement, Status, Trial
-from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.tuning import TuneSettings, tune
 
@@ -57,26 +56,6 @@ def times(results: Mapping[Values, Mapping[str, Any]]) -> dict[Values, float]:
 
 def expected(trials: Sequence[Trial]) -> dict[Values, float]:
     return {tuple(t.configuration.values()): t.time_ms for t in trials if t.status is Status.OK}
-
-
-def some_of(recorded: Run, count: int) -> Run:
-    chosen = np.random.default_rng(0).choice(recorded.space.size, count, replace=False)
-    return recorded.derive(trials=[recorded.indexed[int(index)] for index in chosen])
-
-
-@pytest.mark.full
-def test_a_recorded_space(tmp_path: Path) -> None:
-    recorded = some_of(read_run(ROOT / "benchmarks" / "data" / "convolution2d-host.json.gz"), 200)
-    path = tmp_path / "space.json"
-    write_run(recorded, path, "cache")
-    results, best = simulate(path)
-    valid = expected(recorded.trials)
-    assert times(results) == valid
-    assert len(results) == 200
-    assert len(valid) > 100
-    assert valid[best] == min(valid.values())
-    errors = {tuple(t.configuration.values()): t.error for t in recorded.trials if t.is_valid}
-    assert {values: results[values]["error"] for values in errors} == errors
 
 
 @pytest.mark.full

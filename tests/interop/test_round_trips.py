@@ -97,7 +97,7 @@ def test_two_configurations_with_one_key_are_refused() -> None:
         EXPORTERS["cache"](assemble("space", ["x", "y"], {}, made, parameters=parameters))
 
 
-@pytest.mark.parametrize("name", ["time", "error", "compile_time", "mptune_status"])
+@pytest.mark.parametrize("name", ["time", "compile_time", "mptune_status"])
 def test_a_parameter_named_like_a_measurement_is_refused(name: str) -> None:
     made = [Record((1,), Status.OK, "", Measurement({"time_ms": 1.0, "error": 0.0}))]
     with pytest.raises(SpaceFileError, match=f"parameter '{name}' has the name of a measurement"):

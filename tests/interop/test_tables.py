@@ -6,16 +6,12 @@ import csv
 import io
 import json
 import math
-import sys
-from pathlib import Path
 
 import pandas as pd
 import pytest
 from described import described_run
-from recordings import write
 
-from mptune.errors import MptuneError, SpaceFileError
-from mptune.interop import EXPORTERS, read_run, to_csv, to_json, to_parquet
+from mptune.interop import EXPORTERS, to_csv, to_json, to_parquet
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
@@ -99,35 +95,11 @@ def test_json_is_strict_and_holds_everything() -> None:
     assert (third["status"], third["metrics"]) == ("compile_error", {})
 
 
-def test_an_exported_cache_file_reads_back(tmp_path: Path) -> None:
-    recorded = read_run(write(tmp_path / "axpy.json", EXPORTERS["cache"](run())))
-    assert recorded.kernel == "axpy"
-    assert recorded.info.signature == ("type",)
-    found = {t.configuration: t for t in recorded.trials}
-    assert [found[t.configuration].status for t in run().trials] == [t.status for t in run().trials]
-    assert [found[t.configuration].message for t in run().trials] == [t.message for t in run().trials]
-    assert found[run().trials[0].configuration].measurement.metrics == {"time_ms": 2.0, "error": 0.0}
-
-
-def test_exported_t4_reads_back(tmp_path: Path) -> None:
-    recorded = read_run(write(tmp_path / "axpy.json", EXPORTERS["t4"](run())))
-    found = {t.configuration: t for t in recorded.trials}
-    expected = [Status.OK, Status.INACCURATE, Status.COMPILE_ERROR]
-    assert [found[t.configuration].status for t in run().trials] == expected
-    assert [found[t.configuration].time_ms for t in run().trials[:2]] == [2.0, 1.0]
-
-
 def test_exported_t4_follows_the_published_schema() -> None:
     files = pytest.importorskip("kernel_tuner.file_utils", reason="Kernel Tuner is not installed")
     jsonschema = pytest.importorskip("jsonschema")
     _, schema = files.output_file_schema("results")
     jsonschema.validate(json.loads(EXPORTERS["t4"](run())), schema)
-
-
-@pytest.mark.parametrize("name", ["cache", "t4"])
-def test_a_run_without_trials_has_nothing_to_replay(name: str) -> None:
-    with pytest.raises(SpaceFileError, match="records no configuration"):
-        EXPORTERS[name](described_run(SETTINGS, []))
 
 
 def test_parquet_is_the_table_with_its_types() -> None:
@@ -151,12 +123,6 @@ def test_parquet_holds_every_kind_of_parameter() -> None:
     assert list(frame["mixed"]) == ["auto", "4"]
 
 
-def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MptuneError, match=r'pip install "mptune\[parquet\]"'):
-        to_parquet(run())
-
-
 def test_no_cell_of_a_csv_is_a_formula() -> None:
     texts = ("=1+1", "+1", "-x", "@SUM(1)", "\t=1", "\r=1", " =1", "plain", "-")
     trials = [
@@ -172,16 +138,3 @@ def test_no_cell_of_a_csv_is_a_formula() -> None:
         assert cells["flags"] == cells["message"] == (text if text == "plain" else f"'{text}".replace("\r", "\n"))
         assert float(cells["time_ms"]) == -1.5
     assert [int(dict(zip(header, row, strict=True))["shift"]) for row in rows] == [-i for i in range(len(texts))]
-
-
-def test_it_is_not_known_whether_a_trial_without_an_error_is_feasible(tmp_path: Path) -> None:
-    whole = run()
-    first, *others = whole.trials
-    unknown = first.with_measurement(metrics={"time_ms": first.time_ms})
-    reused = Run(whole.info, [unknown, *others], whole.state)
-    rows = list(csv.DictReader(io.StringIO(to_csv(reused))))
-    assert [(row["error"], row["feasible"]) for row in rows] == [("", ""), ("0.1", "False"), ("", "False")]
-    pytest.importorskip("pyarrow")
-    file = tmp_path / "run.parquet"
-    file.write_bytes(to_parquet(reused))
-    assert [None if pd.isna(cell) else bool(cell) for cell in pd.read_parquet(file)["feasible"]] == [None, False, False]

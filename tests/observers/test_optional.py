@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from mptune.backends import BACKENDS
-from mptune.errors import ObserverUnavailableError
 from mptune.kernel import In, Kernel, Out
 from mptune.observers.base import LaunchContext, Target
 from mptune.observers.launches import ResourcesObserver, ThroughputObserver
@@ -78,11 +77,6 @@ def test_resources_of_the_launch():
     assert observe(observer, context()) == {}
 
 
-def test_a_processor_has_none_to_share_out():
-    with pytest.raises(ObserverUnavailableError, match="backend 'host' does not report registers and shared memory"):
-        ResourcesObserver.open(target())
-
-
 # -- clocks ------------------------------------------------------------------------------------
 
 
@@ -94,9 +88,3 @@ def test_clocks_are_means_and_the_temperature_the_highest():
     assert found["clock_mhz"] == pytest.approx(1250.0)
     assert found["memory_clock_mhz"] == 2600.0
     assert found["temperature_c"] == 70.0
-
-
-def test_clocks_say_what_the_device_does_not_tell():
-    observer = ClocksObserver({"clock_mhz": lambda: 1000.0}, interval_s=3600.0)
-    assert observe(observer, context()) == {"clock_mhz": 1000.0}
-    assert set(observer.missing) == {"memory_clock_mhz", "temperature_c"}

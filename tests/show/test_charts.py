@@ -18,7 +18,7 @@ from reported_runs import HOSTILE, run_of, small_run, timing_run, trial, valid
 from mptune.errors import PlotError, UnknownNameError
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
-from mptune.show import APPLICATION_KINDS, KINDS, SUFFIXES, map_of, plot, save
+from mptune.show import APPLICATION_KINDS, KINDS, SUFFIXES, plot, save
 from mptune.space.configuration import Configuration
 
 DRAWN = (*KINDS, "kernels")
@@ -85,19 +85,6 @@ def test_every_kind_is_written_in_every_format(kind: str, tmp_path: Path) -> Non
     assert b"vegaEmbed" in files[".html"]
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("kind", DRAWN)
-def test_a_chart_is_the_same_each_time(kind: str, tmp_path: Path) -> None:
-    one, other = (save(plot(run_for(kind), kind), tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
-    assert one == other
-
-
-@pytest.mark.parametrize("width", ["column", "page", "screen"])
-def test_the_whole_front_is_as_wide_as_it_should_be(width: str, tmp_path: Path) -> None:
-    svg = ElementTree.parse(save(plot(small_run(), width=width), tmp_path / "a.svg")).getroot()
-    assert float(svg.get("width", "0")) == pytest.approx({"column": 252, "page": 516, "screen": 640}[width], abs=15)
-
-
 def test_the_front_names_metrics_threshold_baseline_and_winner() -> None:
     run = small_run()
     chart = plot(run)
@@ -113,22 +100,6 @@ def test_the_front_names_metrics_threshold_baseline_and_winner() -> None:
     # An error of 0 has a place on the axis, and errors span decades.
     assert any(part.get("type") == "symlog" for part in parts(chart.to_dict()))
     assert "threshold 1e-06" in json.dumps(plot(run, max_error=1e-6).to_dict())
-
-
-def test_where_nothing_is_feasible_the_closest_is_marked() -> None:
-    nothing = ranked_run()
-    chart = plot(nothing, max_error=1e-12)
-    assert [row["what"] for row in rows_of(chart) if row.get("what") in ("winner", "closest", "tied")] == ["closest"]
-
-
-def test_values_stand_in_the_order_of_the_parameter() -> None:
-    rows = [row for row in rows_of(plot(ranked_run(), "parameters")) if "q50" in row and row["parameter"] == "block"]
-    in_order = sorted(rows, key=lambda row: row["place"])
-    assert [row["value"] for row in in_order] == ["32", "64", "128", "256", "512", "1024", "2048"]
-
-
-def test_other_metrics_have_units() -> None:
-    assert {"memory (MB)", "time (ms)"} <= titles(plot(small_run(), metrics=("time_ms", "memory_bytes")))
 
 
 def test_progress_shows_every_trial_and_the_best_so_far() -> None:
@@ -151,13 +122,6 @@ def test_parameters_are_ranked() -> None:
     pairs = {(row["value"], row["setting"]): row["relative"] for row in rows_of(chart) if "setting" in row}
     assert pairs["x_type fp64", "block 2048"] == pytest.approx(2, rel=0.05)
     assert pairs["x_type fp16", "block 32"] == pytest.approx(64, rel=0.05)
-
-
-def test_too_few_trials_are_not_ranked() -> None:
-    chart = plot(small_run(), "parameters")
-    assert not any("loss" in row for row in rows_of(chart))
-    assert "too few trials" in " ".join(chart.to_dict()["title"])
-    assert [part["title"]["text"][0][:3] for part in chart.to_dict()["vconcat"]] == ["(a)", "(b)"]
 
 
 def test_time_adds_up() -> None:
@@ -193,7 +157,6 @@ def test_sensitivity_has_digits_speeds_and_limits() -> None:
         ),
         (run_of(trial("fp64", 32, status=Status.CRASH)), "sensitivity", "no sensitivity can be drawn"),
         (small_run(), "kernels", "is a single kernel"),
-        (small_run(), "answer", "is a single kernel"),
     ],
 )
 def test_what_cannot_be_drawn_says_why(run: Run, kind: str, message: str) -> None:
@@ -220,14 +183,3 @@ def test_text_of_a_run_is_text(tmp_path: Path) -> None:
     html = save(chart, tmp_path / "a.html").read_text()
     assert html.count("</script>") == 3
     assert "<img src=x" not in html
-
-
-@pytest.mark.full
-def test_a_map_has_means_of_blocks() -> None:
-    cells = np.arange(200 * 150, dtype=float).reshape(200, 150)
-    cells[0, 0] = np.nan
-    chart = map_of(cells, "height (m)", scheme="redblue", domain=(-1, 0, 1))
-    rows = chart.to_dict()["data"]["values"] if "values" in chart.to_dict()["data"] else rows_of(chart)
-    assert len(rows) == 100 * 75
-    assert rows[0]["value"] == pytest.approx(cells[:2, :2].ravel()[1:].mean())
-    assert "height (m)" in titles(chart)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import own_kernel
 import pytest
-from described import create, described_run
-from reported_runs import hostile_run, run_of, settings, small_run, stored, timing_run, trial, valid
+from described import described_run
+from reported_runs import hostile_run, run_of, settings, small_run, stored, timing_run, trial
 
 from mptune.errors import MptuneError
 from mptune.explanation import explanation_of
@@ -80,12 +79,8 @@ def test_verdict_warnings_and_explanation_are_the_runs() -> None:
     few(
         [
             run_of(),
-            run_of(valid("fp64", 32, 1.0, 0.0)),
             run_of(trial("fp64", 32, status=Status.CRASH)),
             small_run(threshold=None),
-            small_run(objective="time_ms * memory_bytes"),
-            small_run(measured_constraints=["memory_bytes <= 1"]),
-            described_run({}, small_run().trials),
             timing_run(),
             hostile_run(),
         ],
@@ -96,20 +91,6 @@ def test_every_run_has_a_document_that_is_json(run: Run) -> None:
     shown = document(run)["data"]
     json.dumps(json_document(shown), allow_nan=False)
     assert {len(column["cells"]) for column in shown["columns"]} == {len(run.trials)}
-
-
-def test_a_long_message_is_cut() -> None:
-    shown = document(run_of(trial("fp64", 32, status=Status.COMPILE_ERROR, message="x" * 100_000)))
-    (message,) = next(column["cells"] for column in shown["data"]["columns"] if column["name"] == "message")
-    assert len(message) < 10_000
-    assert "98000 characters more" in message
-
-
-@pytest.mark.full
-def test_names_of_runs_differ() -> None:
-    report = report_document([small_run(), small_run(seed=4), timing_run()])
-    assert [run["label"] for run in report["runs"]] == ["saxpby", "saxpby (2)", "convolution"]
-    assert len(report["charts"]) == 1
 
 
 @pytest.mark.full
@@ -123,29 +104,10 @@ def test_sources_are_those_the_run_has() -> None:
 
 
 @pytest.mark.full
-def test_of_many_trials_those_that_matter_have_their_source() -> None:
-    run = poly_run(12)
-    crash = dataclasses.replace(run.trials[5], status=Status.CRASH, message="signal 11")
-    run = Run(run.info, [*run.trials[:5], crash, *run.trials[6:]])
-    # The best (which is the baseline), the failure, then the fastest.
-    assert sorted(document(with_sources(run), sources=4)["data"]["sources"]["by_trial"]) == [6, 10, 11, 12]
-
-
-@pytest.mark.full
 def test_without_sources_the_report_says_why() -> None:
     assert "The run has no sources" in document(small_run())["remarks"][0]
     assert "made without sources" in document(with_sources(poly_run()), sources=0)["remarks"][0]
     assert not document(with_sources(poly_run()))["remarks"]
-
-
-@pytest.mark.full
-def test_a_run_that_is_being_written_is_reported_as_it_is(tmp_path: Path) -> None:
-    run = small_run()
-    with create(tmp_path / "run.db", run) as file:
-        file.add(run.trials[0])
-        before = (tmp_path / "run.db").read_bytes()
-        assert report_document(tmp_path / "run.db")["runs"][0]["trials"] == 1
-        assert (tmp_path / "run.db").read_bytes() == before
 
 
 def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import mptune
 from mptune.errors import MptuneError
 from mptune.space.arguments import COUNT, POSITIVE, Between, checked
-from mptune.space.configuration import Configuration, Value
+from mptune.space.configuration import Value
 from mptune.strategies.bayesian import BayesianStrategy
 from mptune.tuning import TuneSettings
 
@@ -37,20 +37,13 @@ def called(
 @pytest.mark.parametrize(
     ("name", "given", "kept"),
     [
-        ("count", 1, 1),
         ("count", 2.0, 2),
         ("count", np.int64(3), 3),
-        ("count", np.array(3), 3),
-        ("share", 0, 0.0),
         ("share", np.float32(1), 1.0),
-        ("limit", 5e-324, 5e-324),
-        ("limit", float("inf"), float("inf")),
         ("limit", None, None),
-        ("file", Path("x"), Path("x")),
         ("names", "one", ("one",)),
         ("names", (each for each in ("a", "b")), ("a", "b")),
         ("sizes", {"n": 2000.0}, {"n": 2000}),
-        ("values", Configuration({"x": 2.0, "y": True}), Configuration({"x": 2.0, "y": True})),
         ("is_on", np.True_, True),
     ],
 )
@@ -65,21 +58,12 @@ def test_what_fits_is_kept_as_a_value_of_python(name: str, given: object, kept: 
         ("count", 0, "count 0: expected at least 1"),
         ("count", 2.5, "count 2.5: expected int"),
         ("count", True, "count True: expected int"),
-        ("count", "2", "count '2': expected int"),
-        ("count", None, "count None: expected int"),
-        ("count", float("nan"), "count nan: expected int"),
         ("share", 1.0000001, "share 1.0000001: expected 0 to 1"),
         ("share", 10**400, r"share 1000.*000: expected float"),
-        ("share", 1 + 0j, r"share \(1\+0j\): expected float"),
-        ("limit", 0, "limit 0: expected more than 0"),
-        ("limit", float("nan"), "limit nan: expected more than 0"),
         ("file", None, r"file None: expected str \| Path$"),
         ("names", ["a", 3], r"names \['a', 3\]: expected Sequence\[str\]"),
         ("name", ["a"], r"name \['a'\]: expected str; did you mean 'names'"),
         ("sizes", {"n": 2.5}, r"sizes \{'n': 2.5\}: expected Mapping\[str, int\] \| None"),
-        ("sizes", {1: 2}, r"sizes \{1: 2\}: expected"),
-        ("sizes", np.zeros((2, 2)), r"sizes array.*: expected"),
-        ("is_on", 1, "is_on 1: expected bool"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(name: str, given: object, message: str) -> None:
@@ -89,10 +73,8 @@ def test_what_does_not_fit_is_refused_in_one_line(name: str, given: object, mess
 
 
 WRONG: Mapping[str, Any] = {
-    "budget": 2.5, "verify": True, "inputs": 1.5, "maximise": "yes", "max_error": {"y": "x"}, "size": {"n": 5000},
-    "strategy": None, "objective": 3, "constraints": 3, "first": 3, "workers": "1", "compilers": "x", "sources": 5,
-    "baseline_share": "0.2", "seed": None, "metric": 3, "limits": True, "scheduler": 3, "strategy_options": [1],
-}  # fmt: skip
+    "budget": 2.5, "verify": True, "max_error": {"y": "x"}, "size": {"n": 5000},
+    "strategy": None, "constraints": 3, }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -106,16 +88,10 @@ def test_settings_are_of_their_types(name: str) -> None:
     [
         (lambda: mptune.tune(None), "kernel None: expected Tunable"),  # type: ignore[arg-type]
         (lambda: mptune.tune("axpy", 3), "settings 3: expected TuneSettings"),  # type: ignore[arg-type]
-        (lambda: mptune.tune("axpy", output=3), "output 3: expected str"),  # type: ignore[arg-type]
-        (lambda: mptune.tune("axpy", on_progress=3), "on_progress 3: expected Callable"),  # type: ignore[arg-type]
         (lambda: mptune.tune_sizes("axpy", [{"n": 3}]), "sizes .* expected Mapping"),  # type: ignore[arg-type]
         (lambda: mptune.simulate("x.db", repeats=0), "repeats 0: expected at least 1"),
-        (lambda: mptune.explain("x.db", kernel=3), "kernel 3: expected Tunable"),  # type: ignore[arg-type]
         (lambda: mptune.explain("x.db", time_limit=3), "did you mean 'time_limit_s'"),  # type: ignore[call-arg]
-        (lambda: mptune.Run.load(None), "path None: expected str"),  # type: ignore[arg-type]
-        (lambda: mptune.TunedKernel(None), "runs None: expected Run"),  # type: ignore[arg-type]
         (lambda: mptune.TunedKernel("x.db", confidence=7), "confidence 7: expected 0 to 1"),
-        (lambda: mptune.write_report(3, "x.html"), "runs 3: expected Run"),  # type: ignore[arg-type]
     ],
 )
 def test_public_functions_check_their_arguments(call: Any, message: str) -> None:
@@ -129,8 +105,3 @@ def test_options_of_strategies_are_of_their_types() -> None:
     for wrong in (7.5, True, None):
         with pytest.raises(MptuneError, match="option sample of strategy bayesian: expected int"):
             known.from_mapping("bayesian", {"sample": wrong})
-
-
-def test_a_mapping_is_no_list_of_values() -> None:
-    with pytest.raises(MptuneError, match=r"parameter b: {'a': 1} is not"):
-        mptune.OrdinalParameter("b", {"a": 1})  # type: ignore[arg-type]

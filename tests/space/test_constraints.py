@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import pickle
 from typing import Any
 
 import numpy as np
@@ -23,12 +22,6 @@ def test_constants_are_put_in_and_are_no_parameters() -> None:
     assert not constraint.holds({"block": 8, "tile": 5})
     mask = constraint.mask({"block": np.array([8, 8]), "tile": np.array([4, 5])}, 2)
     assert mask.tolist() == [True, False]
-
-
-def test_a_constraint_on_constants_alone_depends_on_nothing() -> None:
-    constraint = compile_constraint("n % 32 == 0", NAMES, {"n": 64})
-    assert constraint.names == frozenset()
-    assert constraint.holds({})
 
 
 def test_a_decided_part_takes_its_parameters_along() -> None:
@@ -52,27 +45,6 @@ def test_a_callable_takes_what_it_needs_by_name() -> None:
     assert not constraint.bind({"tile": 5}).holds({"block": 8})
 
 
-def test_a_callable_may_take_everything() -> None:
-    def small(**values: Any) -> bool:
-        return sum(v for v in values.values() if isinstance(v, int)) < 40
-
-    constraint = compile_constraint(small, NAMES, {"n": 32})
-    assert constraint.names == set(NAMES)
-    assert constraint.holds({"block": 1, "tile": 2, "t": "fp64"})
-    assert constraint.text == "small(values)"
-
-
-def test_a_callable_sees_plain_python_values() -> None:
-    seen: list[type] = []
-
-    def note(block: int) -> bool:
-        seen.append(type(block))
-        return True
-
-    compile_constraint(note, NAMES).mask({"block": np.array([1, 2], dtype=np.int16)}, 2)
-    assert seen == [int, int]
-
-
 @pytest.mark.parametrize(
     ("constraint", "message"),
     [
@@ -80,10 +52,7 @@ def test_a_callable_sees_plain_python_values() -> None:
             "blok > 2",
             "unknown name 'blok' in 'blok > 2'; did you mean 'block'? (names that may be used: block, tile, t, n)",
         ),
-        ("block > ", "invalid syntax at the end (column 8) (names that may be used: block, tile, t, n)"),
-        ("block.x > 2", "unknown name 'block.x' in 'block.x > 2'; did you mean 'block'?"),
         (lambda bloc: True, "unknown name 'bloc' in '<lambda>(bloc)'; did you mean 'block'?"),
-        (lambda *values: True, "unknown name 'values'"),
         (3, "a constraint is text or a callable, not 3"),
         (dict, "its arguments cannot be determined"),
     ],
@@ -147,17 +116,10 @@ FACTS = {name: known_of(values) for name, values in VALUES.items()}
         # A divisor that can be zero keeps what protects it; one that cannot does not need to.
         ("a != 0 and b % a == 0", ["a != 0", "a != 0 and b % a == 0"]),
         ("a < 2 and a % b == 0", ["a < 2", "a % b == 0"]),
-        ("a < 2 and a % (b * sizeof(t)) == 0", ["a < 2", "a % (b * sizeof(t)) == 0"]),
         ("a < 2 and 2 ** a > 1", ["a < 2", "a < 2 and 2 ** a > 1"]),
         ("a < 2 and s < 3", ["a < 2", "a < 2 and s < 3"]),
-        ("a < 2 and min(a, b) < 3", ["a < 2", "min(a, b) < 3"]),
-        ("a < 2 and x - a < 3", ["a < 2", "x - a < 3"]),
-        ("a < 2 and -(b if a else x) < (not a) + (a or b)", ["a < 2", "-(b if a else x) < (not a) + (a or b)"]),
         ("a < 2 and (b if a else s) < 3", ["a < 2", "a < 2 and (b if a else s) < 3"]),
-        ("a < 2 and abs(a - b) in (1, 2)", ["a < 2", "abs(a - b) in (1, 2)"]),
-        ("a < 2 and a in s", ["a < 2", "a < 2 and a in s"]),
         ("a < 2 and sizeof(s) > 1", ["a < 2", "a < 2 and sizeof(s) > 1"]),
-        ("a < 2 and [k for k in (a,)][0] < 1", ["a < 2", "a < 2 and [k for k in (a,)][0] < 1"]),
     ],
 )
 def test_a_conjunction_is_split_where_that_cannot_fail(text: str, pieces: list[str]) -> None:
@@ -165,9 +127,3 @@ def test_a_conjunction_is_split_where_that_cannot_fail(text: str, pieces: list[s
     found = constraint.split(FACTS)
     assert [ast.unparse(piece.tree) for piece in found] == pieces
     assert all(piece.text == text for piece in found)
-
-
-def test_constraints_can_be_pickled() -> None:
-    constraint = pickle.loads(pickle.dumps(compile_constraint("block * n > 3", NAMES, {"n": 2})))
-    assert constraint.holds({"block": 2})
-    assert not constraint.holds({"block": 1})

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mptune.errors import EmptySpaceError, MptuneError, UnknownNameError
+from mptune.errors import EmptySpaceError, MptuneError
 from mptune.space import search_space
 from mptune.space.parameters import BooleanParameter, CategoricalParameter, IntegerParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
@@ -75,12 +75,6 @@ class TestBothPools:
         assert len(found) == len(set(found))
         assert set(found) == distinct(space, tuple(names[:n]))
 
-    def test_equal_states_give_equal_sets(self) -> None:
-        space = SearchSpace([IntegerParameter("a", 1, 30), IntegerParameter("b", 1, 30)], ["a % b == 0"])
-        for choose in (SearchSpace.covering, lambda s, rng: s.representatives(["b"], rng)):
-            first, again = (choose(space, np.random.default_rng(3)).tolist() for _ in range(2))
-            assert first == again
-
 
 def test_representatives_are_in_the_order_of_their_combinations(monkeypatch: pytest.MonkeyPatch) -> None:
     space = SearchSpace([IntegerParameter("a", 1, 6), IntegerParameter("b", 1, 6), IntegerParameter("c", 1, 6)])
@@ -89,11 +83,6 @@ def test_representatives_are_in_the_order_of_their_combinations(monkeypatch: pyt
         monkeypatch.setattr(search_space, "_LISTED", listed)
         chosen = space.representatives(["c", "a"], np.random.default_rng(0))
         assert [c.subset(("c", "a")) for c in space.configurations(chosen)] == expected
-
-
-def test_independent_values_are_covered_by_as_many_configurations_as_the_longest_list() -> None:
-    space = SearchSpace([IntegerParameter(name, 1, n) for name, n in zip("abcd", (12, 3, 4, 2), strict=True)])
-    assert len(space.covering(np.random.default_rng(1))) == 12
 
 
 @pytest.mark.full
@@ -110,8 +99,3 @@ def test_spaces_too_large_to_list_are_covered() -> None:
     assert len(space.representatives(["p0", "n"], np.random.default_rng(2))) == 19 * 4
     with pytest.raises(MptuneError, match=r"64,000,000 combinations of p1, .*, p6 are more"):
         space.representatives([f"p{i}" for i in range(1, 7)], np.random.default_rng(2))
-
-
-def test_parameters_there_are_not() -> None:
-    with pytest.raises(UnknownNameError, match="'z'"):
-        SearchSpace([BooleanParameter("a")]).representatives(["z"], np.random.default_rng(0))

@@ -67,11 +67,3 @@ def test_columns_stand_in_the_order_of_the_parameters() -> None:
         assert isinstance(a, int)
         expected = [(a - 1) / 2, float(values["c"] == "x"), float(values["c"] == "y"), float(values["b"] is True)]
         assert space.features([index])[0].tolist() == pytest.approx(expected)
-
-
-def test_no_indices_give_no_rows() -> None:
-    space = SearchSpace([IntegerParameter("a", 1, 5), BooleanParameter("b")], ["a > 1 or b"])
-    assert space.features([]).shape == (0, 2)
-    assert space.codes([]).shape == (0, 2)
-    assert space.configurations([]) == []
-    assert space.indices_of(np.empty((0, 2), dtype=np.int32)).shape == (0,)

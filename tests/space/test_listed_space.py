@@ -82,13 +82,3 @@ def test_a_restriction_keeps_the_rows_with_those_values(
     assert set(restricted.configurations(range(restricted.size))) == wanted
     again = restricted.restrict({"padding": (False, True)})
     assert again.size == restricted.size
-
-
-def test_few_rows_of_a_huge_product_are_no_trouble() -> None:
-    parameters = [OrdinalParameter(f"p{i}", tuple(range(10))) for i in range(18)]
-    rng = np.random.default_rng(3)
-    codes = np.unique(rng.integers(0, 10, (2_000, 18)), axis=0)
-    space = SearchSpace.from_codes(parameters, codes)
-    assert (space.size, space.cartesian_size) == (len(codes), 10**18)
-    assert np.array_equal(space.indices_of(codes), np.arange(len(codes)))
-    assert space.indices_of((codes[:5] + 1) % 10).tolist() == [-1] * 5

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from mptune.wisdom.cells import CELLS_OF_APPLICATION, Cells
+from mptune.wisdom.cells import Cells
 
 LARGEST = 2**31 - 1
 
@@ -33,13 +33,6 @@ def test_a_size_is_in_the_cell_that_is_found_for_it(tuned: list[tuple[int, ...]]
         lows, highs = cells.ends(cell)
         assert all(low <= size <= high for low, size, high in zip(lows, sizes, highs, strict=True))
         assert cells.at(cells.middle(cell)) == cells.at(lows) == cells.at(highs) == cell
-
-
-def test_an_application_of_many_sizes_has_cells_beside_the_tuned_ones() -> None:
-    cells = Cells([(100, *[17] * 9), (800, *[17] * 9)], [LARGEST] * 10, CELLS_OF_APPLICATION)
-    lows, highs = cells.ends(cells.at((300, *[17] * 9)))
-    assert lows[1:] == highs[1:] == (17,) * 9
-    assert 100 <= lows[0] <= 300 <= highs[0] < 800
 
 
 def test_the_range_of_the_tuned_sizes_has_its_own_cells() -> None:
