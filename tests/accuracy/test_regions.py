@@ -7,16 +7,14 @@ import math
 import pickle
 import tracemalloc
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from test_arrays import agree, pair
-from test_metrics import close, defined_by_formula, exact, moderate, wide_range
+from test_metrics import close, defined_by_formula, exact, wide_range
 
-from mptune.accuracy import METRICS, evaluate_outputs, resolve
+from mptune.accuracy import evaluate_outputs, resolve
 from mptune.accuracy.pairs import CHUNK
 from mptune.errors import MetricError, MptuneError, UnknownNameError
 from mptune.kernel.regions import RegionalMetric, boxes
@@ -56,15 +54,6 @@ def pairs_of(elements):
 
 
 # -- numbers ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("over", REGIONS)
-@settings(max_examples=60, deadline=None)
-@given(st.sampled_from(defined_by_formula), st.sampled_from(["max", 0.25, 0.5, 0.9]), pairs_of(moderate))
-def test_errors_are_what_they_are_defined_as(over, name, reduce, pair):
-    output, reference = map(np.abs, pair) if name in ("RMSLE", "MALE") else pair
-    found = resolve(RegionalMetric(name, over, reduce))(output, reference)
-    assert close(found, expected(name, over, reduce, output, reference), rel=1e-11)
 
 
 @pytest.mark.full
@@ -118,49 +107,7 @@ def test_boxes_cover_everything_once_with_whole_tiles(shape, lengths, most):
     assert (seen == 1).all()
 
 
-# -- on a device -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", METRICS)
-@pytest.mark.parametrize("over", [*REGIONS, "block 40x40"])
-@pytest.mark.parametrize("stored", [np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn], ids=str)
-def test_a_device_s_arrays_give_what_the_host_s_do(name, over, stored):
-    rng = np.random.default_rng(19)
-    reference = rng.uniform(1.0, 100.0, (2, 9, 7))
-    output = (reference * (1 + 0.01 * rng.standard_normal(reference.shape))).astype(stored)
-    for reduce in ("max", 0.7):
-        metric = resolve(RegionalMetric(name, over, reduce))
-        assert metric.is_bundled
-        for piece in (5, 30, 1000):
-            assert agree(metric(output, reference), metric.measure(pair(output, reference, piece)))
-
-
-def test_awkward_data_on_a_device():
-    reference = np.array([[1.0, -1.0, 1.0, -1.0], [0.0, 0.0, 0.0, 0.0], [1e308, -1e308, 1e308, 1e308], [1, 2, 3, 4]])
-    for name, change in itertools.product(("NRMSE", "MRE", "NMAE", "MaxAE"), (0.0, 1e-3, 1e308, math.inf, math.nan)):
-        output = reference.copy()
-        output[3, 1] += change
-        output[2, 0] = -output[2, 0]
-        metric = resolve(f"{name} over rows")
-        assert agree(metric(output, reference), metric.measure(pair(output, reference)))
-
-
 # -- what never passes -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("over", REGIONS)
-@pytest.mark.parametrize("name", METRICS)
-@pytest.mark.parametrize("reduce", ["max", 0.5])
-def test_nan_never_passes(over, name, reduce):
-    reference = np.ones((8, 9))
-    output = reference.copy()
-    output[5, 7] = math.nan
-    output[2, 2] = math.inf
-    metric = RegionalMetric(name, over, reduce)
-    assert math.isnan(resolve(metric)(output, reference))
-    result = evaluate_outputs({"y": output}, {"y": reference}, metric)
-    assert math.isnan(result.error)
-    assert result.non_finite == {"y": 2}
 
 
 def test_an_infinity_a_quantile_overlooks_does_not_pass():
@@ -200,17 +147,6 @@ def test_destroying_18_percent_never_passes_the_worst_row(shape, seed, scattered
 
 
 # -- which regions ---------------------------------------------------------------------------------------
-
-
-def test_a_row_of_a_3_d_array_lies_along_its_last_axis():
-    reference = np.ones((2, 3, 4))
-    output = reference.copy()
-    output[1, 2, :] = 2.0
-    assert resolve("MAE over rows")(output, reference) == 1.0
-    assert resolve("MAE over columns")(output, reference) == pytest.approx(1 / 3)
-    assert resolve("MAE over block 1x2x2")(output, reference) == 1.0
-    assert resolve("MAE over block 3x4")(output, reference) == pytest.approx(1 / 3)
-    assert resolve("MAE over block 2x2x2")(output, reference) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -260,16 +196,6 @@ def test_nonsense_is_one_clear_line(metric, message):
     with pytest.raises(MptuneError, match=message) as error:
         resolve(metric)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("arguments", [("rows", True), (("rows", (3,)), "max")])
-def test_nonsense_in_python(arguments):
-    with pytest.raises(MetricError):
-        RegionalMetric("NRMSE", *arguments)
-    with pytest.raises(UnknownNameError, match="did you mean 'columns'"):
-        RegionalMetric("NRMSE", "colums")
-    with pytest.raises(MetricError, match="has regions of its own"):
-        resolve(RegionalMetric("NRMSE over rows max", "columns"))
 
 
 # -- a user's own ----------------------------------------------------------------------------------------

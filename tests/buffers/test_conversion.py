@@ -89,7 +89,7 @@ def test_special_values_survive():
 
 
 @pytest.mark.parametrize("precision", NARROW, ids=str)
-@pytest.mark.parametrize("size", [1, SHORT - 1, SHORT, SHORT + 1, 20 * SHORT + 3])
+@pytest.mark.parametrize("size", [1, SHORT + 1, 20 * SHORT + 3])
 def test_losses_are_counted_across_blocks(precision, size, monkeypatch):
     monkeypatch.setattr(conversion, "_CONVERTED", SHORT)
     rng = np.random.default_rng(size)

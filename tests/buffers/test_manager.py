@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -14,7 +11,6 @@ import mptune.data.manager
 from mptune.accuracy.pairs import Pairs, count_unwritten, poisoned
 from mptune.data import DataManager, Draw, Stream, rounded_inputs
 from mptune.data.conversion import round_to
-from mptune.data.reference_cache import update_digest
 from mptune.errors import KernelError, MptuneError, OutOfMemoryError, UnknownNameError
 from mptune.kernel import In, Out, Scalar
 from mptune.precision import PRECISIONS, precision
@@ -49,17 +45,6 @@ def test_it_is_found_which_types_are_exact_at_these_sizes_and_not_beside_them():
     assert set(rounded(6)) == {"position_type"}
     assert "fp64" not in rounded(6)["position_type"]
     assert rounded(5) == rounded(7) == {}
-
-
-def test_what_is_nearly_exact_at_a_size_rounds_less_there_than_beside_it():
-    def nearly(rng, size):
-        return {"x": np.append(np.arange(1.0, 8.0), 0.1) if size.n == 8 else np.full(size.n, 0.1)}
-
-    definition = simple(np.zeros(8), inputs=nearly)
-    data = manager(definition)
-    (shares,) = rounded_inputs(definition, data.sizes, 0, data.inputs).values()
-    # One of eight numbers is inexact, and all of them at sizes beside it.
-    assert all(share["n"] == pytest.approx(math.sqrt(1 / 8)) for share in shares.values())
 
 
 def test_inputs_are_seeded_fp64_and_read_only():
@@ -269,24 +254,6 @@ def test_sizes_that_do_not_fit_are_refused_before_anything_is_made():
         _ = data.references
     assert made == []
     assert issubclass(OutOfMemoryError, MptuneError)
-
-
-@pytest.mark.parametrize("size", [3, (1 << 20) + 1])
-@pytest.mark.parametrize("dtype", [np.float64, np.int8, ml_dtypes.bfloat16])
-def test_a_digest_depends_on_every_element(size, dtype):
-    def digest(array):
-        found = hashlib.sha256()
-        update_digest(found, "x", array)
-        return found.hexdigest()
-
-    array = np.ones(size, dtype)
-    found = {digest(array), digest(array[:-1]), digest(array.reshape(1, -1))}
-    for place in (0, size // 2, size - 1):
-        array[place] = 2
-        found.add(digest(array))
-        array[place] = 1
-    assert len(found) == 6
-    assert digest(array) == digest(array.copy())
 
 
 def test_the_data_key_depends_on_data_and_sizes_alone():

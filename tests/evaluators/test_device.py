@@ -29,7 +29,6 @@ from mptune.results.trial import Status, Trial
 from mptune.source.loading import load_kernel
 from mptune.source.render import render
 from mptune.space.configuration import Configuration
-from mptune.space.parameters import CategoricalParameter
 from tests.tiers import few
 
 PLAN = TimingPlan(warmups=1, min_repeats=3, max_repeats=5, cap_s=0.05)
@@ -115,42 +114,6 @@ def test_killed_worker_is_replaced(kernel: Kernel, seasoned: DeviceEvaluator, nu
     lost, good = evaluate(seasoned, kernel.configuration({}), kernel.configuration({"block": 64}))
     assert lost.status is Status.CRASH
     assert said in lost.message
-    assert good.status is Status.OK
-
-
-#: What a kernel does to the process it runs in: its code, and the trial of that.
-DEEDS = {
-    "prints": ('puts("\\x80\\x05 what a kernel prints");', Status.OK, ""),
-    "exits": ("_exit(0);", Status.CRASH, "a kernel that calls exit"),
-    "hangs": ("sleep(600);", Status.TIMEOUT, "did not end within 2 s"),
-    "nothing": ("", Status.OK, ""),
-}
-DECLARED = """
-extern "C" int puts(const char*);
-extern "C" unsigned sleep(unsigned);
-extern "C" void _exit(int);
-"""
-
-
-@pytest.fixture(scope="module")
-def troubled(kernel: Kernel) -> Iterator[tuple[DeviceEvaluator, Kernel]]:
-    """A kernel whose faults are the deeds, and its evaluator."""
-    branches = "".join(f'{{% if fault == "{name}" %}} {code} {{% endif %}}\n' for name, (code, *_) in DEEDS.items())
-    template = DECLARED + str(kernel.template).replace("double value", f"{branches} double value")
-    deeds = [CategoricalParameter("fault", list(DEEDS)), *kernel.parameters[1:]]
-    other = dataclasses.replace(kernel, path=None, template=template, parameters=deeds)
-    with DeviceEvaluator(other, other.resolve_sizes(), "host", plan=PLAN, limits=Limits(run_s=2)) as made:
-        assert next(iter(made.evaluate([other.configuration({"fault": "nothing"})]))).status is Status.OK
-        yield made, other
-
-
-@pytest.mark.parametrize("deed", [name for name in DEEDS if name != "nothing"])
-def test_what_a_kernel_does_to_its_worker_is_one_trial(troubled: tuple[DeviceEvaluator, Kernel], deed: str) -> None:
-    evaluator, kernel = troubled
-    _, status, message = DEEDS[deed]
-    bad, good = evaluate(evaluator, *(kernel.configuration({"fault": fault}) for fault in (deed, "nothing")))
-    assert bad.status is status
-    assert message in bad.message
     assert good.status is Status.OK
 
 

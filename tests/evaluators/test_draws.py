@@ -157,20 +157,6 @@ def test_a_failure_on_a_further_draw_is_the_trial_s():
     bench.close()
 
 
-def test_a_draw_that_cannot_be_made_is_warned_of_and_left_out():
-    def failing(rng, size):
-        if rng.bit_generator.seed_seq.spawn_key == (0, 2):
-            raise ValueError("no such case")
-        return inputs(rng, size)
-
-    bench = bench_of(blend(inputs=failing))
-    trial = bench.evaluate(request(bench.kernel, Plan(draws=3)))
-    assert trial.status is Status.OK
-    assert trial.metric("error_draws") == 2
-    assert trial.warnings == ("input 3 cannot be made: inputs of kernel blend failed: ValueError: no such case",)
-    bench.close()
-
-
 @pytest.mark.full
 def test_draws_are_run_in_the_worker_and_one_that_crashes_is_told_from_the_others(alone):
     with DeviceEvaluator(crashing(), crashing().resolve_sizes(), "host", plan=ONCE) as evaluator:

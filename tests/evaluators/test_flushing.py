@@ -9,11 +9,10 @@ import pytest
 
 from mptune.backends.base import DeviceInfo
 from mptune.backends.host import HostBackend, HostBuffer, HostDevice
-from mptune.data import DataManager
 from mptune.kernel import InOut, Kernel, Scalar
 from mptune.measure.bench import Bench, Request
 from mptune.measure.policy import Plan
-from mptune.measure.timing import TimingPlan, wants_flush
+from mptune.measure.timing import TimingPlan
 from mptune.results.trial import Status
 from mptune.source.render import render
 from mptune.space.parameters import PrecisionParameter
@@ -104,18 +103,3 @@ def events(backend: Cached, flush_cache: str, measured: Plan | None = None) -> l
 def test_each_timed_launch_finds_restored_data_and_an_empty_cache(told: Cached) -> None:
     known = Plan({"error": 0.0, "log10_error": -300.0})
     assert events(told, "on", known) == ["restore", "flush", "launch"] * 3
-
-
-@pytest.mark.parametrize(
-    ("preset", "intensity", "expected"),
-    [("default", 1, True), ("default", 10**4, False), ("tiny", 1, False), ("huge", 1, False)],
-)
-def test_auto_looks_at_the_sizes_and_the_declared_work(
-    preset: str, intensity: int, expected: bool, tmp_path: Any
-) -> None:
-    kernel = dataclasses.replace(KERNEL, flops=f"{intensity} * n")
-    sizes = kernel.resolve_sizes(preset)
-    data = DataManager(kernel, sizes, cache_dir=tmp_path)
-    assert wants_flush(TimingPlan(), Cached(), kernel, sizes, data) is expected
-    unknown = dataclasses.replace(kernel, flops=None)
-    assert wants_flush(TimingPlan(), Cached(), unknown, sizes, data) is (preset == "default")

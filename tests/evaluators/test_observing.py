@@ -125,30 +125,9 @@ class Brief(Steady):
     discounts = False
 
 
-class Absent(Seen):
-    name = "absent"
-    metrics = ("absence_j", "absence_w")
-
-    @classmethod
-    def open(cls, target):
-        raise ObserverUnavailableError("buy a meter")
-
-
-class Partly(Seen):
-    name = "partly"
-    metrics = ("part_j", "part_w")
-
-    @property
-    def missing(self):
-        return {"part_w": "only joules here"}
-
-    def stop(self, context):
-        return {"part_j": 1.0}
-
-
 @pytest.fixture(autouse=True)
 def observers(monkeypatch):
-    kinds = (Seen, Steady, Brief, Absent, Partly)
+    kinds = (Seen, Steady, Brief)
     monkeypatch.setattr(bench, "OBSERVERS", {kind.name: kind for kind in kinds})
     Seen.opened.clear()
 
@@ -182,18 +161,6 @@ def test_restorations_are_measured_alone():
     batches = [entry for n in (1, 2, 4, 4, 4, 4, 4, 4) for entry in (*["restore"] * n, "wait")]
     assert alone == ["stop", "start", *batches, "stop"]
     assert metrics["steady_ms"] == around[: around.index("stop")].count("launch") == 10
-
-
-def test_what_cannot_be_had_is_told_by_observer_and_by_metric():
-    observation, metrics, _ = measured(["absent", "partly"])
-    assert dict(observation.unavailable) == {
-        "absent": "buy a meter",
-        "absence_j": "buy a meter",
-        "absence_w": "buy a meter",
-        "part_w": "only joules here",
-    }
-    assert observation.names == ("partly",)
-    assert metrics == {"part_j": 1.0}
 
 
 def test_a_metric_that_was_promised_and_did_not_come():

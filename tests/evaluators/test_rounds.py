@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from mptune.measure.bench import Request
 from mptune.measure.policy import Plan
-from mptune.measure.rounds import VISIT, Finished, Turns, remeasure, together, visit_of
+from mptune.measure.rounds import VISIT, remeasure, together, visit_of
 from mptune.measure.timing import TimingPlan
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.source.loading import load_kernel
@@ -94,45 +93,3 @@ class TestRemeasuring:
 def test_turns_of_long_launches_have_few(time_ms: float, launches: int, warmups: int) -> None:
     visit = visit_of(time_ms)
     assert (visit.warmups, visit.min_repeats, visit.max_repeats) == (warmups, launches, launches)
-
-
-class FakeEvaluator:
-    """Answers with the turns of a bench, which each take two seconds of a clock."""
-
-    def __init__(self, bench: FakeBench) -> None:
-        self.bench: Any = bench
-        self.now_s = 0.0
-        self.asked: list[list[Trial]] = []
-
-    def remeasure(self, trials: list[Trial], rounds: int, visit: TimingPlan) -> Finished:
-        self.asked.append(trials)
-        turns = tuple(remeasure(self.bench, requests(*(t.configuration for t in trials)), rounds, visit))
-        self.bench.requests.clear()
-        self.now_s += 2.0 * len(turns)
-        calibration_ms = tuple(1.0 + turn / 10 for turn in range(len(turns)))
-        return Finished(turns, tasks_per_core=0.25 * len(self.asked), calibration_ms=calibration_ms)
-
-
-def test_turns_keep_the_shortest_launch_of_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluator: Any = FakeEvaluator(FakeBench({SECOND: 2}))
-    monkeypatch.setattr("mptune.measure.rounds.time", SimpleNamespace(monotonic=lambda: evaluator.now_s))
-    before = [Trial(c, Status.OK, "", Measurement({"time_ms": 6.0}, (), {"timing": 3.0})) for c in (FIRST, SECOND)]
-    turns = Turns(evaluator, before, VISIT)
-    assert turns.measured == ()
-    assert turns.tasks_per_core is None
-    assert turns.measure([FIRST, SECOND], 3) == [{FIRST: 100.0, SECOND: 100.0}, {FIRST: 200.0}, {FIRST: 300.0}]
-    assert turns.measured == (FIRST, SECOND)
-    assert turns.runs(FIRST)
-    assert not turns.runs(SECOND)
-    assert not turns.runs(THIRD)
-    assert turns.round_s(3) == 6.0
-    # It goes on from the last turn, and counts the rounds' load alike.
-    assert turns.measure([FIRST], 1) == [{FIRST: 100.0}]
-    assert [trial.time_ms for asked in evaluator.asked for trial in asked] == [6.0, 6.0, 30.0]
-    assert turns.tasks_per_core == (3 * 0.25 + 0.5) / 4
-    # Of each round the shortest: two had turns in the first one, and one of them failed in the second.
-    assert turns.calibration_ms == (1.0, 1.2, 1.4, 1.0)
-    first, second = turns.trials()
-    assert len(first.measurement.times_ms) == 12
-    assert first.measurement.durations_s == {"timing": 7.0}
-    assert second.status is Status.CRASH

@@ -72,19 +72,6 @@ def test_every_number_of_every_entry_is_kept(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("times", "expected"),
-    [
-        ([1.5, None, "x", math.nan, math.inf, -math.inf, 2.0, 10**400], (1.5, 2.0)),
-        (3.0, ()),
-    ],
-)
-def test_raw_times_are_the_finite_numbers(tmp_path: Path, times: Any, expected: tuple[float, ...]) -> None:
-    cache = {"1": {"a": 1, "time": 1.0, "times": times}}
-    (trial,) = read(tmp_path, cache_document(tune_params_keys=["a"], cache=cache)).trials
-    assert trial.measurement.times_ms == expected
-
-
-@pytest.mark.parametrize(
     ("entry", "status"),
     [
         *(({"time": "CompilationFailedConfig"}, Status.COMPILE_ERROR), ({"time": "InvalidConfig"}, Status.CONSTRAINT)),
@@ -138,24 +125,6 @@ def test_values_keep_their_types_and_choose_the_parameter(tmp_path: Path) -> Non
         for name in ("i", "f", "s", "b", "x", "t"):
             assert type(by_time[time][name]) is type(row[name])
     assert recorded.space.parameters[0].values == (32, 64)
-
-
-def test_declared_values_stay_and_undeclared_ones_are_added(tmp_path: Path) -> None:
-    cache = {"8": {"a": 8, "time": 1.0}, "3": {"a": 3, "time": 2.0}}
-    recorded = read(tmp_path, cache_document(tune_params={"a": [16, 8]}, tune_params_keys=["a"], cache=cache))
-    assert recorded.space.parameters[0].values == (3, 8, 16)
-    assert recorded.space.size == 2
-
-
-def test_only_recorded_configurations_are_valid(tmp_path: Path) -> None:
-    made = entries()
-    kept = dict(list(made.items())[::3])
-    recorded = read(tmp_path, cache_document(cache=kept))
-    assert recorded.space.size == len(kept) == 4
-    assert recorded.space.cartesian_size == 12
-    assert keys_of(recorded) == set(kept)
-    drawn = recorded.space.sample(4, np.random.default_rng(0))
-    assert sorted(drawn.tolist()) == [0, 1, 2, 3]
 
 
 # -- files that were cut off -------------------------------------------------------------------------

@@ -112,17 +112,6 @@ def test_parquet_is_the_table_with_its_types() -> None:
     assert math.isnan(frame["time_ms"][2])
 
 
-def test_parquet_holds_every_kind_of_parameter() -> None:
-    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    trials = [
-        Trial(Configuration({"order": order, "mixed": mixed}), Status.OK, measurement=Measurement({"time_ms": 1.0}))
-        for order, mixed in [((0, 1), "auto"), ((1, 0), 4)]
-    ]
-    frame = pd.read_parquet(io.BytesIO(to_parquet(described_run({}, trials))))
-    assert [list(order) for order in frame["order"]] == [[0, 1], [1, 0]]
-    assert list(frame["mixed"]) == ["auto", "4"]
-
-
 def test_no_cell_of_a_csv_is_a_formula() -> None:
     texts = ("=1+1", "+1", "-x", "@SUM(1)", "\t=1", "\r=1", " =1", "plain", "-")
     trials = [

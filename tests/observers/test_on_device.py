@@ -64,19 +64,6 @@ def test_energy_is_that_of_a_device(backend, kernel):
     assert trial.measurement.durations_s["observe"] > 1.0
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("backend", ["cuda", "hip"])
-@pytest.mark.parametrize("kernel", ["axpy", "gemm"])
-def test_resources_are_plausible(backend, kernel):
-    if reason := reason_not(backend):
-        pytest.skip(reason)
-    _, trial = measured(backend, kernel, ["resources"])
-    assert 0 < trial.metric("registers") <= 512
-    assert trial.metric("local_bytes") >= 0
-    assert 0 < trial.metric("occupancy") <= 1
-    assert trial.metric("shared_bytes") == trial.metric("static_shared_bytes") + trial.metric("dynamic_shared_bytes")
-
-
 def test_every_optional_observer_opens_or_says_why_here():
     definition = load_kernel("axpy")
     sizes = definition.resolve_sizes("default", {"n": 1000})

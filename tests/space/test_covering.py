@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mptune.errors import EmptySpaceError, MptuneError
+from mptune.errors import EmptySpaceError
 from mptune.space import search_space
-from mptune.space.parameters import BooleanParameter, CategoricalParameter, IntegerParameter, PrecisionParameter
+from mptune.space.parameters import BooleanParameter, IntegerParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 
 CONSTRAINTS = (
@@ -83,19 +83,3 @@ def test_representatives_are_in_the_order_of_their_combinations(monkeypatch: pyt
         monkeypatch.setattr(search_space, "_LISTED", listed)
         chosen = space.representatives(["c", "a"], np.random.default_rng(0))
         assert [c.subset(("c", "a")) for c in space.configurations(chosen)] == expected
-
-
-@pytest.mark.full
-def test_spaces_too_large_to_list_are_covered() -> None:
-    parameters = [CategoricalParameter(f"p{i}", [f"v{j}" for j in range(20)]) for i in range(8)]
-    space = SearchSpace(
-        [*parameters, IntegerParameter("n", 1, 2_000)], ["n == 1_777 or n < 4", "p0 != 'v3'", "n != 3 or p1 == 'v1'"]
-    )
-    found = space.configurations(space.covering(np.random.default_rng(2)))
-    assert {c["n"] for c in found} == {1, 2, 3, 1_777}
-    assert {c["p0"] for c in found} == {f"v{j}" for j in range(20)} - {"v3"}
-    assert all({c[f"p{i}"] for c in found} == set(parameters[i].values) for i in range(1, 8))
-    assert len(found) < 40
-    assert len(space.representatives(["p0", "n"], np.random.default_rng(2))) == 19 * 4
-    with pytest.raises(MptuneError, match=r"64,000,000 combinations of p1, .*, p6 are more"):
-        space.representatives([f"p{i}" for i in range(1, 7)], np.random.default_rng(2))

@@ -48,22 +48,3 @@ def test_each_kind_has_its_encoding(parameter: Parameter, columns: list[list[flo
     space = SearchSpace([parameter])
     features = space.features([space.index({parameter.name: value}) or 0 for value in parameter.values])
     assert pytest.approx(np.array(columns).reshape(len(columns), len(parameter.values))) == features.T
-
-
-def test_columns_stand_in_the_order_of_the_parameters() -> None:
-    space = SearchSpace(
-        [
-            IntegerParameter("a", 1, 3),
-            IntegerParameter("one", 1, 1),
-            CategoricalParameter("c", ["x", "y"]),
-            BooleanParameter("b"),
-        ],
-        ["a > 1 or b"],
-    )
-    assert space.features([0]).shape == (1, 4)
-    for index in range(space.size):
-        values = space.configuration(index)
-        a = values["a"]
-        assert isinstance(a, int)
-        expected = [(a - 1) / 2, float(values["c"] == "x"), float(values["c"] == "y"), float(values["b"] is True)]
-        assert space.features([index])[0].tolist() == pytest.approx(expected)

@@ -178,20 +178,3 @@ NAMES = ["u_type", "step.h_type", "step.block", "sum.block", "u.block", "sum.u_t
 )
 def test_a_name_that_one_kernel_alone_has_needs_no_kernel(given: str, full: str) -> None:
     assert full_name(given, NAMES, "application waves") == full
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (
-            "block",
-            "application waves has parameter 'block' in 3 kernels: give it as step.block, sum.block or u.block",
-        ),
-        ("h_tpe", "unknown parameter of application waves: 'h_tpe'; did you mean 'h_type'?"),
-        ("sum.u_tpe", "unknown parameter of application waves: 'sum.u_tpe'; did you mean 'sum.u_type'?"),
-    ],
-)
-def test_a_name_that_no_kernel_or_several_have_is_told(given: str, message: str) -> None:
-    with pytest.raises(MptuneError) as raised:
-        full_name(given, NAMES, "application waves")
-    assert str(raised.value).startswith(message)

@@ -19,10 +19,8 @@ from mptune.errors import KernelError, UnknownNameError, WisdomError
 from mptune.kernel import In, Kernel, Out
 from mptune.results.trial import Status
 from mptune.run import Run
-from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.wisdom import Chooser, Wisdom, gather, read_sources, sizes_of_arrays
-from mptune.wisdom.records import Timed
 
 
 def wisdom_of(*runs: Run) -> Wisdom:
@@ -38,19 +36,6 @@ TWO = chooser(at_size(1000), at_size(100_000))
 
 def types(configuration: Any) -> tuple[Any, Any]:
     return configuration["x_type"], configuration["block"]
-
-
-@pytest.mark.parametrize(
-    ("known", "is_faster"),
-    [
-        ({}, True),
-        ({"speedup": 1.5, "interval": (1.2, 1.8)}, True),
-        ({"speedup": 1.5, "interval": (0.9, 1.8)}, False),
-        ({"speedup": 0.5, "interval": (0.4, 0.6), "is_best": True}, True),
-    ],
-)
-def test_what_counts_as_faster_than_the_baseline(known: dict[str, Any], is_faster: bool) -> None:
-    assert Timed(Configuration({"block": 64}), 1.0, {"error": 0.0}, **known).is_faster is is_faster
 
 
 # -- sizes ---------------------------------------------------------------------------------------
@@ -313,18 +298,6 @@ def test_calls_have_the_configuration_for_their_sizes(x: Any, tmp_path: Path) ->
         with pytest.warns(UserWarning, match="for this call: input 'x' overflows in fp16"):
             assert np.allclose(tuned(x=1e6 * x[:1000]), polynomial(1e6 * x[:1000]), rtol=1e-14)
         assert "error at most" in tuned.choose({"n": 1200}).why
-
-
-def test_runs_of_several_sizes_are_wisdom(x: Any) -> None:
-    tuned = mptune.TunedKernel([at_size(1000), at_size(4000)], POLY)
-    tuned(x=x[:2000])
-    assert tuned.configuration["x_type"] == "fp16"
-    fixed = mptune.TunedKernel([at_size(1000), at_size(4000)], POLY, sizes={"n": 2000})
-    assert fixed.sizes["n"] == 2000
-    with pytest.raises(KernelError, match="expected"):
-        fixed(x=x[:1999])
-    one = mptune.TunedKernel(at_size(1000), kernel=POLY)
-    assert one.choose({"n": 3}).configuration["x_type"] == "fp64"  # errors may differ at another size
 
 
 def test_elsewhere_it_is_the_baseline_and_on_like_devices_what_the_model_says(x: Any) -> None:

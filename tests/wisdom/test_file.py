@@ -21,7 +21,7 @@ from mptune.results.objective import Objective
 from mptune.results.trial import Status
 from mptune.run import Run
 from mptune.schemas import schema
-from mptune.wisdom import BySize, Wisdom, gather, read_sources
+from mptune.wisdom import Wisdom, gather, read_sources
 
 
 def wisdom_of(*runs: Any) -> Wisdom:
@@ -51,23 +51,6 @@ def test_a_file_holds_the_winner_the_baseline_and_what_is_tighter_with_errors_by
     assert large.signatures["fp16", "fp16"].worst == {"error": pytest.approx(2e-4)}
     assert large.signatures["fp16", "fp16"].draws == 23
     assert set(small.signatures) == {("fp16", "fp16"), ("fp32", "fp32"), ("fp64", "fp64")}
-
-
-def test_a_file_says_at_which_sizes_inputs_are_rounded_less(tmp_path: Path) -> None:
-    kinder = {"x_type": {"fp16": {"n": 0.5}, "fp32": {"n": 0.0}}}
-    found = wisdom_of(at_size(1000, rounded=kinder), at_size(4000))
-    small, large = found.kernels[0].tuned
-    assert small.signatures["fp16", "fp16"].rounded == {"n": 0.5}
-    assert {**small.signatures["fp64", "fp64"].rounded, **large.signatures["fp16", "fp16"].rounded} == {}
-    found.save(tmp_path / "poly.wisdom.json")
-    assert Wisdom.load(tmp_path / "poly.wisdom.json").text() == found.text()
-    assert BySize(found, POLY, "host").choose({"n": 1500}).configuration["x_type"] == "fp16"
-    exact = wisdom_of(at_size(1000, rounded={"x_type": {"fp16": {"n": 0.0}}}))
-    assert BySize(exact, POLY, "host").choose({"n": 1500}).configuration["x_type"] == "fp32"
-    text = found.text().replace('"n": 0.5', '"n": 1.5')
-    (tmp_path / "poly.wisdom.json").write_text(text)
-    with pytest.raises(WisdomError, match="rounded"):
-        Wisdom.load(tmp_path / "poly.wisdom.json")
 
 
 def test_the_same_bytes_in_whatever_order_and_of_whatever_parts(tmp_path: Path) -> None:
