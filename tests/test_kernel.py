@@ -1,15 +1,32 @@
+"""Kernels as they are defined, loaded and checked, and the work that they declare."""
+
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import pickle
+import shutil
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+from vendor_compilers import needs
 
-from mptune.errors import KernelError, MptuneError
-from mptune.kernel import In, Kernel, LaunchShape, Out, Scalar
+import mptune
+from mptune.backends import get_backend
+from mptune.backends.base import CompileOptions
+from mptune.cpp.prelude import prelude, prelude_names, why_reserved
+from mptune.cpp.tokens import KEYWORDS
+from mptune.errors import CompileError, KernelError, MptuneError, UnknownNameError
+from mptune.kernel import Constant, In, InOut, Kernel, LaunchShape, Out, Scalar, Sizes, Work
 from mptune.kernel.limits import device_constraints, widest
+from mptune.paths import bundled_folder
+from mptune.precision import PRECISIONS, promoted
+from mptune.source.loading import bundled_kernels, load_kernel
 from mptune.space.parameters import OrdinalParameter, PolicyParameter, PrecisionParameter
+from mptune.tuning.check import check, select
 
 
 def make(**changes: Any) -> Kernel:
@@ -150,3 +167,322 @@ def test_a_function_of_a_launch_that_fails_is_named(changes: dict[str, Any], mes
     kernel = make(**changes)
     with pytest.raises(KernelError, match=message):
         kernel.launch_shape(kernel.configuration({}), kernel.resolve_sizes())
+
+
+# -- loading -----------------------------------------------------------------------------------------
+
+OWN = Path(__file__).with_name("own_kernel.py")
+
+
+def test_every_bundled_kernel_loads_with_reference_and_presets() -> None:
+    assert {"axpy", "convolution2d"} <= set(bundled_kernels())
+    for name in bundled_kernels():
+        kernel = load_kernel(name)
+        assert kernel.name == name
+        assert kernel.reference is not None
+        assert {"smoke", "default", "paper"} <= set(kernel.sizes)
+        assert kernel.description
+        assert (bundled_folder("templates") / f"{name}.cu.j2").is_file()
+
+
+def test_layout_of_siblings_works_outside_the_project(tmp_path: Path) -> None:
+    for folder, suffix in (("kernels", ".py"), ("templates", ".cu.j2"), ("references", ".py")):
+        (tmp_path / folder).mkdir()
+        shutil.copy(bundled_folder(folder) / f"axpy{suffix}", tmp_path / folder / f"mine{suffix}")
+    kernel = load_kernel(tmp_path / "kernels" / "mine.py")
+    assert kernel.reference is not None
+    assert kernel.reference.__code__.co_filename == str(tmp_path / "references" / "mine.py")
+
+
+def test_definition_may_import_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "neighbour_of_mine.py").write_text("N = 17\n")
+    text = OWN.read_text().replace("import numpy as np", "import numpy as np\nfrom neighbour_of_mine import N")
+    (tmp_path / "mine.py").write_text(text.replace('"n": 5003', '"n": N'))
+    assert load_kernel(tmp_path / "mine.py").resolve_sizes().n == 17
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1", "defines no kernel"),
+        ("import nonexistent_module_xyz", "broken.py:1: ModuleNotFoundError"),
+        ("\ndef f(:", "broken.py:2: SyntaxError"),
+        ("x = 1\ny = 1 / 0", "broken.py:2: ZeroDivisionError"),
+    ],
+)
+def test_broken_definition_is_explained(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(text)
+    with pytest.raises(KernelError, match=message):
+        load_kernel(path)
+
+
+def test_unknown_names_and_files_get_suggestions(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match=r"did you mean 'convolution2d'.*given as the path of its file"):
+        load_kernel("convolutoin2d")
+    shutil.copy(OWN, tmp_path / "mine.py")
+    with pytest.raises(KernelError, match=r"did you mean '.*mine.py'"):
+        load_kernel(tmp_path / "mien.py")
+    with pytest.raises(UnknownNameError):
+        load_kernel("_init__")
+
+
+def test_kernels_and_applications_are_loaded_each_by_its_own_name() -> None:
+    assert mptune.load_application("conjugate_gradient").what == "application"
+    with pytest.raises(KernelError, match="is an application: load_application loads it"):
+        mptune.load_kernel("conjugate_gradient")
+    with pytest.raises(KernelError, match="is a single kernel: load_kernel loads it"):
+        mptune.load_application("axpy")
+
+
+# -- check -------------------------------------------------------------------------------------------
+
+CHECK_KERNEL = load_kernel(Path(__file__).with_name("own_kernel.py"))
+SIZES = CHECK_KERNEL.resolve_sizes()
+
+
+def test_by_default_every_value_of_every_parameter_comes() -> None:
+    chosen = select(CHECK_KERNEL.search_space(SIZES), CHECK_KERNEL.signature_names)
+    for parameter in CHECK_KERNEL.parameters:
+        assert {c[parameter.name] for c in chosen} == set(parameter.values)
+    assert len(chosen) < sum(len(p.values) for p in CHECK_KERNEL.parameters) / 2
+    assert select(CHECK_KERNEL.search_space(SIZES), CHECK_KERNEL.signature_names) == chosen
+
+
+def test_every_accuracy_signature_comes_once() -> None:
+    chosen = select(CHECK_KERNEL.search_space(SIZES), CHECK_KERNEL.signature_names, "signatures")
+    space = CHECK_KERNEL.search_space(SIZES)
+    everything = {
+        CHECK_KERNEL.signature_of(c)
+        for c in select(CHECK_KERNEL.search_space(SIZES), CHECK_KERNEL.signature_names, "all")
+    }
+    assert {CHECK_KERNEL.signature_of(c) for c in chosen} == everything
+    assert len(chosen) == len(everything)
+    assert all(c in space for c in chosen)
+
+
+def test_failures_that_say_the_same_are_told_once() -> None:
+    template = (
+        str(CHECK_KERNEL.template)
+        + "\n{% if unroll == 4 %}\n#error no four of {{ block }}\n{% endif %}\n{{ nothing }}\n"
+    )
+    result = check(dataclasses.replace(CHECK_KERNEL, template=template), get_backend("host"))
+    (group,) = result.failure_groups
+    assert len(group) == len(result.compilations) > 1
+    lines = template.count("\n")
+    assert group[0].message.startswith(f"template of kernel poly, line {lines}: 'nothing' is not defined")
+    result = check(
+        dataclasses.replace(CHECK_KERNEL, template=template.replace("{{ nothing }}", "")), get_backend("host")
+    )
+    assert [len(group) for group in result.failure_groups] == [len(result.failures)]
+    assert {c.configuration["unroll"] for c in result.failures} == {4}
+    assert all("no four" in c.message for c in result.failures)
+    assert len(result.failures) < len(result.compilations)
+    assert f"template of kernel poly, line {lines - 2} (line" in result.failures[0].message
+
+
+def test_values_held_in_a_wider_type_have_their_bits() -> None:
+    """On a processor without arithmetic in fp16, local values of it are held in float."""
+    kernel = Kernel(
+        name="bits",
+        parameters=[PrecisionParameter("x_type", ["fp16", "bf16"])],
+        arguments=[InOut("x", 1, precision="x_type")],
+        grid=["1"],
+        block=["1"],
+        template='extern "C" __global__ void bits({{ x_type }}* x) {\n'
+        "    const local<{{ x_type }}> held = x[0];\n"
+        "    if (held.to_bits() == 0) x[0] = {{ x_type }}(2.0f);\n}\n",
+    )
+    found = check(kernel, get_backend("host"), sizes=Sizes({}), sample="all")
+    assert [compilation.message for compilation in found.compilations] == ["", ""]
+
+
+# -- the work a kernel declares: operations by the type they are in, bytes by what its ---------------
+
+TYPES = ["fp64", "fp32", "fp16", "bf16"]
+
+
+def work_make(flops: Any) -> Kernel:
+    return Kernel(
+        name="mix",
+        parameters=[
+            OrdinalParameter("unroll", [1, 2]),
+            PrecisionParameter("x_type", TYPES),
+            PrecisionParameter("y_type", TYPES),
+        ],
+        arguments=[
+            Out("y", ("rows", "3"), precision="y_type"),
+            In("x", "2 * rows", precision="x_type"),
+            InOut("counts", "rows", dtype="int16"),
+            In("weights", 7, precision="fp32"),
+            Scalar("a", precision="x_type"),
+        ],
+        sizes={"default": {"rows": 10}},
+        inputs=lambda rng, size: {},
+        grid=["1"],
+        block=["1"],
+        flops=flops,
+    )
+
+
+def work(flops: Any, **values: Any) -> Work:
+    kernel = work_make(flops)
+    return kernel.work(kernel.configuration(values), kernel.resolve_sizes())
+
+
+def test_bytes_are_read_once_written_once_and_both_for_inout() -> None:
+    assert work(None, x_type="fp64", y_type="fp16") == Work(30 * 2 + 20 * 8 + 10 * 2 * 2 + 7 * 4)
+    assert work(None, x_type="bf16", y_type="fp32") == Work(30 * 4 + 20 * 2 + 10 * 2 * 2 + 7 * 4)
+    assert work(None).flops is None
+    assert work(None).intensity is None
+
+
+@pytest.mark.parametrize(
+    ("flops", "expected"),
+    [(5, 5), (2.5, 2.5), ("2 * rows", 20), ("rows * unroll", 20), (lambda size: 3 * size.rows, 30)],
+)
+def test_a_count_is_a_number_an_expression_or_a_function(flops: Any, expected: float) -> None:
+    found = work(flops, unroll=2)
+    assert found.flops == expected
+    assert found.flops_by_precision == {}
+    assert found.intensity == expected / found.traffic_bytes
+
+
+def test_counts_by_precision_add_up_in_the_types_of_a_configuration() -> None:
+    flops = {"x_type": "rows", ("x_type", "y_type"): "10 * rows", "fp32": 7, "double": lambda size: size.rows**2}
+    found = work(flops, x_type="fp32", y_type="fp16")
+    assert found.flops_by_precision == {"fp32": 10 + 100 + 7, "fp64": 100}
+    assert found.flops == 217
+    assert work(flops, x_type="bf16", y_type="fp16").flops_by_precision == {"bf16": 10, "fp32": 107, "fp64": 100}
+    assert pickle.loads(pickle.dumps(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("flops", "message"),
+    [
+        ("2 * rwos", "did you mean 'rows'"),
+        ({"z_type": 1}, "did you mean 'x_type'|did you mean 'y_type'"),
+        ({("x_type", "fp23"): 1}, "did you mean 'fp32'"),
+        ({}, "names no precision"),
+        (-1, "finite number that is not negative"),
+        ([1], "finite number that is not negative"),
+    ],
+)
+def test_a_wrong_declaration_says_what_is_wrong(flops: Any, message: str) -> None:
+    with pytest.raises(MptuneError, match=message):
+        work_make(flops)
+
+
+@pytest.mark.parametrize(
+    ("flops", "message"),
+    [
+        ("rows - 11", "flops is -1 at rows=10"),
+        (lambda size: True, "flops is True"),
+        (lambda size: size.columns, "AttributeError: no size 'columns'"),
+    ],
+)
+def test_a_count_without_a_value_says_where(flops: Any, message: str) -> None:
+    with pytest.raises(KernelError, match=message):
+        work(flops)
+
+
+def test_mixed_operands_promote_as_in_the_prelude() -> None:
+    fp64, fp32, fp16, bf16, e4m3, e5m2 = PRECISIONS.values()
+    for first, second in itertools.product(PRECISIONS.values(), repeat=2):
+        if fp64 in (first, second):
+            expected = fp64
+        elif first is second and first in (fp16, bf16):
+            expected = first
+        else:
+            expected = fp32
+        assert promoted(first, second) is expected
+    assert promoted(fp16) is fp16
+    assert promoted(e5m2) is promoted(e4m3, e5m2) is fp32
+    assert promoted(bf16, bf16, fp16) is fp32
+
+
+# -- the bundled kernels ---------------------------------------------------------------------------
+
+
+def default_work(name: str, overrides: dict[str, int] | None = None, **types: str) -> Work:
+    kernel = load_kernel(name)
+    sizes = kernel.resolve_sizes("default", overrides)
+    return kernel.work(kernel.configuration(types), sizes)
+
+
+def test_gemm_and_convolution_do_the_operations_of_their_definitions() -> None:
+    gemm = default_work("gemm", {"M": 3, "N": 5, "K": 7}, a_type="fp16", b_type="fp16", accumulator_type="fp32")
+    assert gemm.flops_by_precision == {"fp32": 2 * 3 * 5 * 7}
+    assert gemm.traffic_bytes == 2 * 3 * 7 + 2 * 7 * 5 + 2 * 8 * 3 * 5
+    image = default_work("convolution2d", {"width": 4, "height": 3, "filter_width": 2, "filter_height": 5})
+    assert image.flops == 2 * 12 * 10
+
+
+def test_lavamd_counts_the_pairs_there_are() -> None:
+    def neighbours(boxes: int) -> int:
+        cells = list(itertools.product(range(boxes), repeat=3))
+        return sum(all(abs(a - b) <= 1 for a, b in zip(one, two, strict=True)) for one in cells for two in cells)
+
+    for boxes in (1, 2, 3):
+        found = default_work("lavamd", {"boxes": boxes, "particles": 5})
+        assert found.flops == 25 * neighbours(boxes) * 25
+
+
+# -- names a kernel cannot have: what is refused does not compile, and what compiles is not ----------
+
+RESERVED_OWN = load_kernel(Path(__file__).with_name("own_kernel.py"))
+BACKENDS = [
+    ("host", ""),
+    pytest.param("cuda", "sm_80", marks=needs("cuda")),
+    pytest.param("hip", "gfx90a", marks=needs("hip")),
+]
+#: One of each kind of thing the prelude declares; names of types clash only with what uses them.
+RESERVED = ("dot", "min", "load", "fma", "local", "accurate", "mp", "VECTOR_LOOP", "class", "main")
+FREE = ("poly", "value", "T", "kernel", "signature", "detail", "address", "result")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("backend", "architecture"), BACKENDS)
+def test_what_is_refused_does_not_compile_and_what_is_not_does(backend: str, architecture: str) -> None:
+    compiler = get_backend(backend).compiler
+
+    def compiles(name: str) -> bool:
+        entry = f"#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY({name}, 64, 1, 1)\n#endif\n"
+        source = f'extern "C" __global__ void {name}(double* y_) {{ y_[threadIdx.x] = 1; }}\n'
+        declared = f"static_assert(mptune_declared::parameter<0, decltype(&{name})>::type(nullptr) == nullptr);\n"
+        try:
+            compiler.compile(f"{prelude()}\n{source}{declared}{entry}", name, CompileOptions(architecture=architecture))
+        except CompileError:
+            return False
+        return True
+
+    assert [name for name in RESERVED if compiles(name)] == []
+    assert [name for name in FREE if not compiles(name)] == []
+    assert all(map(why_reserved, RESERVED))
+    assert not any(map(why_reserved, FREE))
+
+
+def test_the_names_are_those_of_the_prelude() -> None:
+    found = prelude_names()
+    assert set(found) > {
+        "vec",
+        "half",
+        "isnan",
+        "atomicAdd",
+        "threadIdx",
+        "joined",
+        "rsqrt",
+        "SHARED_DYNAMIC",
+    }
+    # Local to the prelude, or undone at its end.
+    assert not set(found) & {"detail", "promote", "address", "value", "T", "kind_of", "MPTUNE_EXTREMUM", "struct"}
+    assert not KEYWORDS & set(found)
+
+
+def test_a_kernel_of_such_a_name_is_refused_when_it_is_made() -> None:
+    with pytest.raises(KernelError, match=r"kernel dot: 'dot' is .*prelude.*dot_"):
+        dataclasses.replace(RESERVED_OWN, name="dot", function="dot")
+    assert dataclasses.replace(RESERVED_OWN, name="dot", function="dot_kernel").function == "dot_kernel"
+    weights = Constant("load", "n", precision="fp64")
+    with pytest.raises(KernelError, match=r"'load' is .* load_"):
+        dataclasses.replace(RESERVED_OWN, arguments=(*RESERVED_OWN.arguments, weights))

@@ -1,4 +1,4 @@
-"""Child processes: spoken to, paused, ended, and ended with their parent."""
+"""Child processes, memory and folders of the machine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
@@ -15,7 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from mptune.backends.binary_cache import BinaryCache
+from mptune.backends.host import HostBackend
 from mptune.backends.processes import ChildEnded, ChildGroup, PythonChild
+from mptune.errors import OutOfMemoryError
+from mptune.memory import available_memory_bytes, total_memory_bytes
+from mptune.paths import cache_folder, is_own, open_own, own_folder, write_whole
 from tests.tiers import few
 
 #: Starts a child that appends to a file for as long as it runs, as a compiler's driver starts the compiler.
@@ -217,3 +223,156 @@ def test_children_end_with_a_parent_that_is_killed(is_paused, hangup):
     assert done.returncode == -signal.SIGKILL, done.stderr
     for pid in map(int, done.stdout.split()):
         wait_until(lambda pid=pid: is_gone(pid))
+
+
+# -- how much memory is left, on a machine and within control groups ---------------------------------
+
+
+def machine(root, kilobytes=8_000_000):
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/meminfo").write_text(f"MemTotal: 16000000 kB\nMemAvailable: {kilobytes} kB\nSwapFree: 0 kB\n")
+
+
+def group(folder, limit, used, reclaimable, names=("memory.max", "memory.current", "inactive_file")):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / names[0]).write_text(f"{limit}\n")
+    (folder / names[1]).write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"anon 5\n{names[2]} {reclaimable}\n")
+
+
+def test_the_machine_alone(tmp_path):
+    machine(tmp_path)
+    assert available_memory_bytes(tmp_path) == 8_000_000 * 1024
+    assert total_memory_bytes(tmp_path) == 16_000_000 * 1024
+
+
+def test_the_tightest_enclosing_group_counts(tmp_path):
+    machine(tmp_path)
+    (tmp_path / "proc/self/cgroup").write_text("0::/jobs/42/step\n")
+    groups = tmp_path / "sys/fs/cgroup"
+    group(groups / "jobs/42/step", "max", 100, 0)
+    group(groups / "jobs/42", 5000, 3000, 600)
+    group(groups / "jobs", 9000, 3000, 0)
+    assert available_memory_bytes(tmp_path) == 5000 - 3000 + 600
+    assert total_memory_bytes(tmp_path) == 5000
+    group(groups / "jobs", 4000, 5000, 0)
+    assert available_memory_bytes(tmp_path) == 0
+
+
+def test_a_container_that_sees_its_group_as_the_root(tmp_path):
+    machine(tmp_path)
+    (tmp_path / "proc/self/cgroup").write_text("0::/docker/abc\n")
+    group(tmp_path / "sys/fs/cgroup", 7000, 1000, 0)
+    assert available_memory_bytes(tmp_path) == 6000
+
+
+def test_groups_of_version_1(tmp_path):
+    machine(tmp_path)
+    (tmp_path / "proc/self/cgroup").write_text("5:cpu,cpuacct:/a\n3:memory:/a\n0::/\n")
+    names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    group(tmp_path / "sys/fs/cgroup/memory/a", 4096, 1000, 96, names)
+    assert available_memory_bytes(tmp_path) == 3192
+
+
+def test_the_host_allocates_no_more_than_the_enclosing_groups_allow(tmp_path, monkeypatch):
+    machine(tmp_path)
+    (tmp_path / "proc/self/cgroup").write_text("0::/jobs/42/step\n")
+    group(tmp_path / "sys/fs/cgroup/jobs/42/step", "max", 100, 0)
+    group(tmp_path / "sys/fs/cgroup/jobs", 9000, 3000, 0)
+    for function in (available_memory_bytes, total_memory_bytes):
+        monkeypatch.setattr(f"mptune.backends.host.{function.__name__}", functools.partial(function, tmp_path))
+    device = HostBackend().device
+    assert device.describe().memory_bytes == 9000
+    with pytest.raises(OutOfMemoryError, match="6001 bytes were requested and 6000 bytes of host memory are available"):
+        device.allocate(6001)
+    device.allocate(6000).free()
+
+
+# -- where mptune keeps its caches, whom it trusts with them, and files that are written whole -------
+
+
+def test_where_caches_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPTUNE_CACHE_DIR", "/own")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert cache_folder("references") == Path("/own/references")
+    assert BinaryCache().directory == Path("/own/binaries")
+    monkeypatch.delenv("MPTUNE_CACHE_DIR")
+    assert cache_folder("references") == Path("/xdg/mptune/references")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder("references") == Path("/home/someone/.cache/mptune/references")
+
+
+# -- folders and files of the user's own ---------------------------------------------------------
+
+
+def test_a_folder_is_made_for_the_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        folder = own_folder(tmp_path / "a" / "b")
+    finally:
+        os.umask(before)
+    assert folder == (tmp_path / "a" / "b").resolve()
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, folder.parent)] == [0o700, 0o700]
+    folder.chmod(0o777)
+    own_folder(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+
+
+def test_a_file_others_can_write_is_not_opened(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"own")
+    with open_own(file) as opened:
+        assert opened.read() == b"own"
+    (tmp_path / "link").symlink_to(file)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loose").touch()
+    (tmp_path / "loose").chmod(0o666)
+    for name in ("link", "pipe", "loose", "missing"):
+        assert not is_own(tmp_path / name)
+        with pytest.raises(OSError, match=r"can be changed by others|symbolic link|No such file"):
+            open_own(tmp_path / name)
+
+
+def test_code_is_loaded_only_from_entries_nobody_else_can_write(tmp_path: Path) -> None:
+    keys = [BinaryCache.key([name]) for name in ("one", "two")]
+    BinaryCache(tmp_path).put(keys[0], b"code")
+    (entry,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    assert BinaryCache(tmp_path).get(keys[0]) == b"code"
+    # A whole entry under another name is none.
+    other = tmp_path / keys[1][:2] / keys[1][2:]
+    other.parent.mkdir(exist_ok=True)
+    other.write_bytes(entry.read_bytes())
+    assert BinaryCache(tmp_path).get(keys[1]) is None
+    entry.chmod(0o666)
+    assert BinaryCache(tmp_path).get(keys[0]) is None
+    entry.chmod(0o600)
+    tmp_path.chmod(0o777)
+    (tmp_path / keys[0][:2]).chmod(0o700)
+    assert BinaryCache(tmp_path).get(keys[0]) is None
+    with BinaryCache(tmp_path / "below").workspace() as folder:
+        assert not folder.is_relative_to(tmp_path)
+    tmp_path.chmod(0o700)
+
+
+# -- files written whole -------------------------------------------------------------------------
+
+
+def test_a_file_is_there_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    write_whole(file, b"first")
+    file.chmod(0o640)
+    (tmp_path / "link").symlink_to(file)
+    write_whole(tmp_path / "link", b"second")
+    assert file.read_bytes() == b"second"
+    assert (tmp_path / "link").is_symlink()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fchmod", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(file, b"third")
+    assert file.read_bytes() == b"second"
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "link"}

@@ -2,21 +2,52 @@
 
 from __future__ import annotations
 
+import dataclasses
+import html.parser
 import itertools
 import json
 import math
+import re
+import sys
+import types
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import own_kernel
 import pandas as pd
 import pytest
+from application_trials import application_run, run_trial
+from awkward_kernel import AWKWARD, NASTY, run_of
+from command_line import caller
 from described import create, described_run
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up_devices import MadeUp, replace_devices
+from scipy.stats import beta
 
+import mptune
+from mptune import progress as notebook
+from mptune import tuning as tuner
+from mptune.cli.display import print_run
 from mptune.errors import MptuneError, RunFileError, UnknownNameError
+from mptune.kernel import Kernel
+from mptune.measure.rounds import together
+from mptune.results.description import verified_text
+from mptune.results.kernel_times import host_ms, kernel_times
+from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
+from mptune.results.unseen import Verified, rate_bound, with_draws
 from mptune.run import Run
+from mptune.schemas import schema
+from mptune.show import plot
+from mptune.source.loading import load_kernel
+from mptune.source.render import template_hash
 from mptune.space.configuration import Configuration
-from mptune.store import INTERRUPTED, RunState
+from mptune.store import INTERRUPTED, ParameterInfo, RunFile, RunInfo, RunState
+from mptune.tuning import TuneSettings, tune
+from mptune.tuning.findings import findings
 
 SETTINGS = {
     "kernel": "axpy",
@@ -343,3 +374,544 @@ def test_load_gives_the_same_answers(tmp_path, run):
     assert loaded.best == run.best
     with pytest.raises(RunFileError):
         Run.load(tmp_path / "nothing.db")
+
+
+# -- what a run file says of a run: read back as written, and refused where it is wrong --------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"kernel": 3}, "'kernel' should be a text, and is 3"),
+        ({"seed": "none"}, "'seed' should be a whole number of 0 or more, and is 'none'"),
+        ({"baseline_share": 1.01}, "'baseline_share' should be a number from 0 to 1, and is 1.01"),
+        ({"sizes": {"n": 1.5}}, "'sizes' should be whole numbers of 0 or more by name"),
+        ({"versions": "g++"}, "'versions' should be texts by name"),
+        ({"signature": "x_type"}, "'signature' should be a list of texts, and is 'x_type'"),
+        ({"parameters": [3]}, "'parameters' should be"),
+        ({"minimise": 1}, "'minimise' should be true or false, and is 1"),
+        (
+            {"threshold": "small"},
+            "a number up to 1e100 or numbers up to 1e100 by name, and is 'small'",
+        ),
+        ({"threshold": -1.0}, "its objective is wrong: the error threshold must be positive"),
+        ({"wall_s": -1e-9}, "'wall_s' should be a number of 0 or more, and is -1e-09"),
+        ({"command": ["x" * 200]}, "'command' should be a text, and is ['xxx"),
+    ],
+)
+def test_what_is_wrong_is_refused_in_one_line_that_names_it(
+    fields: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.db"
+    create(path, {}).close()
+    with RunFile.open(path) as file:
+        file._write((), fields)
+    with pytest.raises(RunFileError, match=re.escape(message)) as caught:
+        Run.load(path)
+    assert str(caught.value).startswith(f"run file {path}: ")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_fields_of_a_later_mptune_and_missing_ones_do_no_harm() -> None:
+    assert RunInfo.from_json({"colour": "blue"}) == RunInfo()
+    assert RunInfo.from_json({"kernel": None, "threshold": None}) == RunInfo()
+    assert RunState.from_json({"wall_s": None}) == RunState()
+
+
+def test_another_kernel_or_backend_cannot_go_on_with_a_run() -> None:
+    ours = RunInfo(kernel="axpy", backend="host", seed=0)
+    ours.require_same_run(dataclasses.replace(ours, seed=1), "run.db")
+    for changes in ({"kernel": "gemm"}, {"backend": "cuda"}):
+        with pytest.raises(MptuneError, match=r"^run.db holds a run of .*give another --output$"):
+            ours.require_same_run(dataclasses.replace(ours, **changes), "run.db")
+
+
+def test_the_hash_of_a_template_covers_what_it_includes(tmp_path: Path) -> None:
+    axpy = load_kernel("axpy")
+    (tmp_path / "inner.j2").write_text("// inner")
+    (tmp_path / "outer.cu.j2").write_text("// outer\n{% include 'inner.j2' %}{% include 'absent.j2' %}")
+
+    def kernel(template: str) -> Kernel:
+        return dataclasses.replace(axpy, template=template, path=tmp_path / "axpy.py")
+
+    first = template_hash(kernel("outer.cu.j2"))
+    assert first == template_hash(kernel("outer.cu.j2"))
+    (tmp_path / "inner.j2").write_text("// inside")
+    second = template_hash(kernel("outer.cu.j2"))
+    assert len({first, second, template_hash(kernel("// outer\n")), template_hash(axpy)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, ()),
+        ({"sizes": {"width": 1000}}, ("size width was 101, is 1000",)),
+        (
+            {"versions": {"compiler": "g++ 13"}, "compiler": "g++ 13|-O3"},
+            ("version of compiler was g++ 12, is g++ 13",),
+        ),
+        ({"compiler": "g++ 12|-O2"}, ("compiler, flags or device: -O3 became -O2",)),
+        ({"data_key": "other"}, ("inputs or references changed",)),
+        ({"parameters": (ParameterInfo("a", "ordinal", (1,)),)}, ("parameters and their values changed: a, b",)),
+    ],
+)
+def test_what_changed_since_the_run_began(changes: dict[str, object], said: tuple[str, ...]) -> None:
+    before = RunInfo(
+        sizes={"width": 101},
+        device="one",
+        versions={"compiler": "g++ 12"},
+        compiler="g++ 12|-O3",
+        seed=1,
+        parameters=(ParameterInfo("b", "ordinal", (1,)),),
+        data_key="data",
+    )
+    assert dataclasses.replace(before, **changes).changes_since(before) == said  # type: ignore[arg-type]
+    assert dataclasses.replace(before, **changes).changes_since(RunInfo(seed=None)) == ()  # type: ignore[arg-type]
+
+
+# -- where the time of an application's run went, in documents and tables ----------------------------
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> Path:
+    run = application_run()
+    with create(tmp_path / "heat.db", run) as file:
+        file.add(*run.trials)
+    return tmp_path / "heat.db"
+
+
+@pytest.mark.usefixtures("charts")
+def test_the_parts_of_several_turns_are_mean_shares_of_the_printed_time() -> None:
+    """What took long in one turn alone, here the host's part, is not taken for usual, nor does anything get lost."""
+    turns = [run_trial("fp64", "fp64", steps=100, host_ms=host, time_ms=10.8 + host) for host in (1.0, 1.0, 9.0)]
+    turns = [turn.with_measurement(times_ms=(turn.time_ms,)) for turn in turns]
+    found = together(turns)
+    shares = [turn.metric("host_ms") / turn.time_ms for turn in turns]
+    assert found.time_ms == turns[0].time_ms == 11.8
+    assert host_ms(found) / found.time_ms == pytest.approx(sum(shares) / 3)
+    assert {name: each.launches for name, each in kernel_times(found).items()} == {"step": 100, "norm": 100}
+    # The finals print another time than the median of all launches.
+    printed = found.with_measurement(metrics={**found.measurement.metrics, "time_ms": 20.0})
+    parts = {name: each.time_ms for name, each in kernel_times(printed).items()}
+    assert sum(parts.values()) + host_ms(printed) == pytest.approx(20.0)
+    assert parts["step"] / parts["norm"] == pytest.approx(10 / 0.8)
+
+
+@pytest.mark.usefixtures("charts")
+def test_the_document(run_file: Path) -> None:
+    run = Run.load(run_file)
+    assert run.info.buffers_of("u_type") == ("u", "v")
+    assert run.state.launched == {"step": ("u", "v"), "norm": ("u", "norms")}
+    found = run.summary()
+    assert found["baseline"]["buffers"] == {"u": "fp64", "v": "fp64", "norms": "fp64", "cells": "int32"}
+    assert found["best"]["buffers"]["u"] == "fp32"
+    assert found["baseline"]["kernels"]["norm"] == {"launches": 100, "time_ms": pytest.approx(0.8)}
+    assert found["best"]["kernels"]["step"] == {"launches": 120, "time_ms": pytest.approx(6.0)}
+    assert found["best"]["host_ms"] == 1.0
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    jsonschema.Draft202012Validator(schema("show")).validate(json.loads(json.dumps(found)))
+
+
+@pytest.mark.usefixtures("charts")
+def test_show(run_file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    shown = partial(caller(monkeypatch, capfd), "show")(run_file)
+    assert shown.code == 0, shown.err
+    lines = [re.sub("  +", "|", line.strip()) for line in shown.out.splitlines()]
+    assert {"u_type (u, v)|fp64|fp32", "fp64 (norms)|fp64|fp64"} <= set(lines)
+    start = lines.index("time of a run|baseline (ms)|share|launches|best (ms)|share|launches")
+    assert lines[start + 1 : start + 5] == [
+        "step|10|85%|100|6|80%|120",
+        "norm|0.8|7%|100|0.48|6%|120",
+        "host, between launches|1|8%|-|1|13%|-",
+        "all|11.8|100%|200|7.48|100%|240",
+    ]
+
+
+@pytest.mark.usefixtures("charts")
+class TestChart:
+    def test_each_kernel_and_the_host_have_their_part_of_both_bars(self) -> None:
+        pytest.importorskip("altair", reason="altair is not installed")
+        (rows,) = plot(application_run(), "kernels").to_dict()["datasets"].values()
+        bars = [(row["trial"].split(",")[0], row["kernel"], row["ms"]) for row in rows]
+        host = "host, between launches"
+        assert bars == [
+            *(("baseline", name, pytest.approx(ms)) for name, ms in (("step", 10), ("norm", 0.8), (host, 1))),
+            *(("winner", name, pytest.approx(ms)) for name, ms in (("step", 6), ("norm", 0.48), (host, 1))),
+        ]
+
+
+# -- what a run has to say beside its winner: the baseline's error, and failures that have a ---------
+
+OWN = load_kernel(Path(__file__).with_name("own_kernel.py"))
+U = 2.0**-53
+
+
+def findings_trial(error: float = 0.0, status: Status = Status.OK, **values: Any) -> Trial:
+    metrics = {"time_ms": 1.0, "error": error, "error.y": error} if status.is_valid else {}
+    return Trial(OWN.configuration(values), status, "", Measurement(metrics))
+
+
+def typed(name: str, error: float, **more: Any) -> Trial:
+    return findings_trial(error, x_type=name, y_type=name, **more)
+
+
+def said(*trials: Trial, kernel: Kernel = OWN) -> list[str]:
+    info = RunInfo(kernel="poly", sizes={"n": 5003}, baseline_values=kernel.baseline_values())
+    return list(findings(Run(info, trials), kernel))
+
+
+# -- the baseline ----------------------------------------------------------------------------------------
+
+
+def test_that_no_baseline_is_right_is_said() -> None:
+    info = RunInfo(sizes={"n": 5003}, baseline_values=OWN.baseline_values(), objective=Objective(threshold=1e-4))
+    wrong = [typed("fp64", 0.5, status=Status.INACCURATE, unroll=unroll) for unroll in (1, 2)]
+    found = list(findings(Run(info, [*wrong, typed("fp32", 1e-6)]), OWN))
+    assert any("no speedup is known: none of the 2 configurations of the widest types" in line for line in found)
+    for trials in (wrong, [*wrong, typed("fp32", 1e-6), typed("fp64", 1e-16, unroll=4)]):
+        assert not any("no speedup" in line for line in findings(Run(info, trials), OWN))
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [
+        (U, 2.0**-24),
+        # Badly conditioned: nothing is left of fp32.
+        (1e8 * U, 0.9),
+        # All data are exact in fp32: what is left are the roundings of a sum.
+        (1000 * U, 1000 * U),
+    ],
+)
+def test_rounding_is_no_news(wide: float, narrow: float) -> None:
+    assert said(typed("fp64", wide), typed("fp32", narrow)) == []
+
+
+@pytest.mark.parametrize(("wide", "narrow"), [(0.5, 0.5), (1e-9, 1e-7)])
+def test_an_error_that_hardly_depends_on_the_type_is_told(wide: float, narrow: float) -> None:
+    (warning,) = said(typed("fp64", wide), typed("fp32", narrow), typed("fp16", 0.6, block=64))
+    assert warning.startswith(
+        f"the baseline's error, {wide:.3g}, is more than rounding in fp64 explains: in fp32 it is"
+    )
+    assert "\n" not in warning
+
+
+@pytest.mark.full
+def test_a_doubled_reference_is_told_by_a_run(tmp_path: Path) -> None:
+    """Without a threshold anything is accurate enough."""
+    settings = TuneSettings(backend="host", size="smoke", budget=8, strategy="random")
+    doubled = dataclasses.replace(OWN, reference=lambda inputs, size: 2 * OWN.reference(inputs, size))  # type: ignore[misc]
+    told: list[str] = []
+    run = tune(doubled, settings, on_warning=told.append, output=tmp_path / "run.db")
+    (warning,) = [line for line in told if "the baseline's error" in line]
+    assert warning in Run.load(tmp_path / "run.db").warnings
+    assert run.best is not None
+    told.clear()
+    tune(OWN, settings, on_warning=told.append)
+    assert not [line for line in told if "the baseline's error" in line]
+
+
+# -- vectors ---------------------------------------------------------------------------------------------
+
+
+def computed(wide: float | None, narrow: float | None) -> list[str]:
+    """Return what is said of a baseline and a best with these shares of vectors."""
+    trials = []
+    for name, share, time_ms in (("fp64", wide, 2.0), ("fp32", narrow, 1.0)):
+        one = typed(name, U if name == "fp64" else 2.0**-24)
+        known = {} if share is None else {"vector_share": share}
+        metrics = {**one.measurement.metrics, "time_ms": time_ms, **known}
+        trials.append(dataclasses.replace(one, measurement=Measurement(metrics)))
+    info = RunInfo(kernel="poly", sizes={"n": 5003}, baseline_values=OWN.baseline_values())
+    return list(findings(Run(info, trials), OWN))
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "which"),
+    [
+        (0.0, 1.0, "baseline, which computes"),
+        (1.0, 0.0, "best, which computes"),
+        (0.0, 0.0, "best and the baseline, which compute"),
+    ],
+)
+def test_arithmetic_on_one_number_at_a_time_is_told(wide: float, narrow: float, which: str) -> None:
+    (warning,) = computed(wide, narrow)
+    assert warning.startswith(f"the compiler made no vectors of the arithmetic of the {which} one number at a time")
+
+
+# -- failures --------------------------------------------------------------------------------------------
+
+BLOCKS = (32, 64, 128, 256)
+
+
+def crashes(*where: dict[str, Any]) -> list[str]:
+    configurations = [{"block": block, "unroll": unroll} for block in BLOCKS for unroll in (1, 2, 4)]
+    failed = [c for c in configurations if any(all(c[n] == v for n, v in one.items()) for one in where)]
+    return said(*(findings_trial(status=Status.CRASH if c in failed else Status.OK, **c) for c in configurations))
+
+
+def test_a_value_that_all_failures_have_is_named() -> None:
+    (warning,) = crashes({"block": 128})
+    assert warning.startswith("all 3 configurations that ended as crash have block=128, and none of the 9 others has:")
+    (warning,) = crashes({"unroll": 4})
+    assert "have unroll=4, and none" in warning
+
+
+def test_nobody_is_blamed_without_evidence() -> None:
+    assert crashes() == []
+    assert crashes({"block": 128, "unroll": 1}, {"block": 64, "unroll": 2}) == []
+    # Two failures of one value: chance.
+    assert (
+        said(
+            findings_trial(status=Status.CRASH, block=64),
+            findings_trial(status=Status.CRASH, block=64, unroll=2),
+            findings_trial(),
+        )
+        == []
+    )
+    # All of them failed: nothing is known of other values.
+    assert said(*(findings_trial(status=Status.CRASH, block=64, unroll=u) for u in (1, 2, 4))) == []
+
+
+def test_an_overflow_of_a_narrow_type_is_no_mistake() -> None:
+    narrow = [findings_trial(status=Status.NON_FINITE, x_type="fp16", block=block) for block in BLOCKS]
+    wide = [findings_trial(x_type="fp64", block=block) for block in BLOCKS]
+    assert said(*narrow, *wide) == []
+    assert len(said(*(dataclasses.replace(one, status=Status.CORRUPT) for one in narrow), *wide)) == 1
+
+
+# -- what verification says: the bound of Clopper and Pearson, the words, and errors over ------------
+
+FIELDS = {
+    "kernel": "force",
+    "backend": "host",
+    "device": "one",
+    "sizes": {"n": 1},
+    "metric": "NMAE",
+    "configurations": 3,
+    "strategy": "random",
+    "seed": 0,
+    "objective": "time_ms",
+}
+
+
+def unseen_trial(**metrics: float) -> Trial:
+    given = {"time_ms": 1.0, "error": 1e-5, "log10_error": -5.0, "error.y": 1e-5, **metrics}
+    return Trial(Configuration({"x": 1}), Status.OK, measurement=Measurement(given))
+
+
+def drawn(error: float) -> dict[str, float]:
+    return {"error": error, "log10_error": math.log10(error), "error.y": error}
+
+
+@pytest.mark.parametrize("inputs", [1, 5, 20, 59, 1000, 10_000])
+def test_the_bound_is_the_quantile_of_the_beta_distribution(inputs):
+    for violations in sorted({0, 1, 2, inputs // 3, inputs - 1}):
+        if violations < inputs:
+            expected = beta.ppf(0.95, violations + 1, inputs - violations)
+            assert rate_bound(violations, inputs) == pytest.approx(expected, rel=1e-9)
+    assert rate_bound(inputs, inputs) == 1.0
+
+
+def test_the_bound_covers_the_true_rate_in_at_least_95_percent_of_all_runs():
+    rng = np.random.default_rng(0)
+    for rate, inputs in ((0.01, 20), (0.1, 20), (0.3, 59), (0.5, 7)):
+        counts = rng.binomial(inputs, rate, 20_000)
+        covered = np.array([rate_bound(int(k), inputs) for k in range(inputs + 1)])[counts] >= rate
+        assert covered.mean() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 20_000)
+
+
+@pytest.mark.parametrize(
+    ("verified", "limit", "words"),
+    [
+        (
+            Verified(20, 2, 1.31e-4),
+            "1e-4",
+            "within 1e-4 on 18 of 20 unseen inputs, up to 0.000131 on others: with 95% confidence at most 29% of "
+            "such inputs break it",
+        ),
+        (
+            Verified(20, 0, 3e-5),
+            "",
+            "error at most 3e-05 on 20 of 20 unseen inputs: with 95% confidence at most 14% of such inputs exceed it",
+        ),
+    ],
+)
+def test_words(verified, limit, words):
+    assert verified.words(limit) == words
+
+
+def test_the_error_is_the_worst_over_all_draws_and_the_mean_is_kept():
+    objective = Objective(threshold=1e-4)
+    searched = with_draws(unseen_trial(), [drawn(3e-5), drawn(2e-5)])
+    assert searched.error == searched.metric("error.y") == 3e-5
+    assert searched.metric("log10_error") == math.log10(3e-5)
+    assert searched.metric("error_mean") == pytest.approx(2e-5)
+    assert searched.metric("error_draws") == 3
+    assert searched.metric("error_first_draw") == 1e-5
+    assert Verified.of(searched, objective) is None
+    verified = with_draws(searched, [drawn(1e-5), drawn(8e-5)], objective)
+    assert verified.error == 8e-5
+    assert verified.metric("error_draws") == 5
+    assert verified.metric("error_first_draw") == 1e-5
+    assert verified.metric("error_mean") == pytest.approx(3e-5)
+    assert Verified.of(verified, objective) == Verified(2, 0, 8e-5)
+    assert objective.judge(verified).status is Status.OK
+
+
+def test_one_violation_makes_a_trial_fragile_and_the_message_says_by_how_much():
+    objective = Objective(threshold=1e-4)
+    found = objective.judge(with_draws(unseen_trial(), [drawn(2e-5), drawn(1.5e-4)], objective))
+    assert found.status is Status.FRAGILE
+    assert found.is_valid
+    assert not objective.is_feasible(found)
+    assert found.message == "its error is above the threshold on 1 of 2 unseen inputs: up to 0.00015, a factor of 1.5"
+    assert Verified.of(found, objective) == Verified(2, 1, 1.5e-4)
+    # Under a limit that holds it is as good as any other.
+    wider = Objective(threshold=1e-3)
+    assert wider.judge(found).status is Status.OK
+    assert Verified.of(found, wider) == Verified(2, 0, 1.5e-4)
+
+
+def test_verification_adds_up_over_sessions():
+    objective = Objective(threshold=1e-4)
+    first = with_draws(unseen_trial(), [drawn(2e-5)] * 5, objective)
+    both = with_draws(first, [drawn(4e-4), drawn(3e-5)], objective)
+    assert Verified.of(both, objective) == Verified(7, 1, 4e-4)
+    assert with_draws(unseen_trial(), [drawn(2e-5)] * 5 + [drawn(4e-4), drawn(3e-5)], objective) == both
+
+
+def test_what_was_run_on_no_unseen_input_is_not_called_verified(capsys):
+    fields = {**FIELDS, "threshold": 1e-4, "parameters": [{"name": "x", "kind": "ordinal", "values": [1]}]}
+    why = "none could be made: no such file"
+    run = described_run(fields, [unseen_trial()])
+    run = Run(run.info, run.trials, RunState(unverified=why))
+    said = f"NOT verified on any unseen input ({why}): nothing is known of its error beyond the one input of the search"
+    assert verified_text(run, run.trials[0]) == said
+    print_run(run)
+    assert f"best: {said}" in capsys.readouterr().out
+    entry = run.summary()["best"]
+    assert (entry["verified"], entry["not_verified"]) == (None, said)
+    # A trial that was verified later, one that is not feasible, a run that has not come to its end.
+    objective = Objective(threshold=1e-4)
+    assert verified_text(run, with_draws(unseen_trial(), [drawn(1e-5)], objective)).startswith("within")
+    assert verified_text(run, unseen_trial(error=1.0)) == ""
+    assert verified_text(Run(run.info, run.trials), run.trials[0]) == ""
+    assert RunState.from_json(run.state.to_json()) == run.state
+
+
+def test_what_was_lost_to_fragility_is_said(capsys):
+    fields = {**FIELDS, "threshold": 1e-3, "parameters": [{"name": "block", "kind": "ordinal", "values": [1, 2, 3]}]}
+
+    def unseen_trial(block, time_ms, status, error):
+        metrics = {"time_ms": time_ms, "error": error, "memory_bytes": 8.0}
+        return Trial(Configuration({"block": block}), status, "broken by 1.03", Measurement(metrics))
+
+    slow, best = unseen_trial(1, 3.0, Status.FRAGILE, 1.03e-3), unseen_trial(2, 2.0, Status.OK, 1e-6)
+    print_run(described_run(fields, [slow, best]))
+    assert "fragile:" not in capsys.readouterr().out
+    print_run(described_run(fields, [slow, best, unseen_trial(3, 1.0, Status.FRAGILE, 1.03e-3)]))
+    said = "better but fragile: trial 3, 1 ms; broken by 1.03 (mptune verify --configuration 3 says on which)"
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
+# -- a run and its progress as a notebook shows them: everything is text, nothing is run -------------
+
+POLY = own_kernel.kernel
+
+
+class Reader(html.parser.HTMLParser):
+    """Collects tags and text, as a browser would see them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.open: list[str] = []
+        self.cells: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attributes: Any) -> None:
+        self.tags.add(tag)
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.cells.append(data)
+
+
+def awkward_run(**settings: Any) -> Run:
+    good = Trial(
+        AWKWARD.configuration({"register": NASTY}), Status.OK, "", Measurement({"time_ms": 2.0, "error": 1e-9})
+    )
+    failed = Trial(AWKWARD.configuration({"x_type": "bf16"}), Status.COMPILE_ERROR, f"<b>{NASTY}</b>")
+    return run_of(AWKWARD, [good, failed], device="<script>alert(1)</script>", **settings)
+
+
+def test_a_run_is_shown_and_everything_in_it_is_text() -> None:
+    reader = Reader(awkward_run()._repr_html_())
+    assert reader.tags <= {"p", "strong", "table", "thead", "tbody", "tr", "th", "td"}
+    text = "\n".join(reader.cells)
+    assert NASTY in text
+    assert "<script>alert(1)</script>" in text
+    assert f"<b>{NASTY}</b>" in text
+    assert "best, baseline" in text
+    assert "time (ms)\n2\n" in text
+    assert "compile_error\n1" in text
+
+
+class Handle:
+    def __init__(self, shown: list[str]) -> None:
+        self.update = shown.append
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is displayed in a pretended notebook, one after the other in one place."""
+    texts: list[str] = []
+    ipython: Any = types.ModuleType("IPython")
+    ipython.get_ipython = lambda: types.SimpleNamespace(kernel=object())
+    display: Any = types.ModuleType("IPython.display")
+    display.HTML = str
+
+    def show(text: str, display_id: bool) -> Handle:
+        assert display_id
+        texts.append(text)
+        return Handle(texts)
+
+    display.display = show
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    monkeypatch.setattr(notebook, "_REFRESH_S", 0.0)
+    return texts
+
+
+@pytest.fixture(autouse=True)
+def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_devices(monkeypatch, lambda configuration: MadeUp(1.0, 1e-16))
+
+
+OPTIONS: dict[str, Any] = {"backend": "host", "size": "smoke", "strategy": "random", "budget": 3}
+
+
+def test_tuning_in_a_notebook_shows_where_it_stands(shown: list[str]) -> None:
+    run = mptune.tune(POLY, **OPTIONS)
+    assert run.evaluations == 3
+    first, *later, last = ["\n".join(Reader(text).cells) for text in shown]
+    assert first == "preparing"
+    assert "1/3 evaluations" in later[0]
+    assert "3/3 evaluations" in last
+    assert run.best is not None
+    assert str(run.best.configuration)[:20] in last
+
+
+def test_outside_a_notebook_nothing_is_shown(shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert notebook.in_notebook()
+    monkeypatch.setattr(sys.modules["IPython"], "get_ipython", lambda: None)
+    assert not notebook.in_notebook()
+    monkeypatch.delitem(sys.modules, "IPython")
+    assert not notebook.in_notebook()
+    assert mptune.tune.__doc__ == tuner.tune.__doc__

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mptune.accuracy import METRICS, AccuracyResult, evaluate_outputs
-from mptune.accuracy.evaluate import first_look, judging
-from mptune.errors import MetricError, ReferenceDataError, UnknownNameError
+from mptune.accuracy.evaluate import first_look, judged, judging, metric_names_by_error, metric_text
+from mptune.accuracy.thresholds import planned_threshold, recorded_metrics, recorded_threshold
+from mptune.errors import MetricError, MptuneError, ReferenceDataError, UnknownNameError
 
 ONE = np.ones(4)
 
@@ -133,3 +134,148 @@ def test_a_user_s_metric_is_tried_before_anything_runs():
         looked(own, np.ones(4))
     assert seen == [True]
     assert looked(lambda output, reference: 0.0, np.ones(4, dtype=np.int32)) == ()
+
+
+# -- thresholds by metric: which errors they make measured, under which names, and what is -----------
+
+OUTPUTS = ["y", "z"]
+
+
+def planned(threshold, metrics="NRMSE", *, is_own=True, outputs=OUTPUTS):
+    """The metrics by the names of their errors, and the thresholds."""
+    found, limits = planned_threshold(threshold, outputs, metrics, is_own=is_own)
+    return {name: metric.name for name, (_, metric) in judged(outputs, found).items()}, limits
+
+
+@pytest.mark.parametrize("threshold", [None, 1e-4, {"y": 1e-4}, {"y": 1e-4, "z": 1e-2}])
+def test_thresholds_of_outputs_leave_the_metrics_alone(threshold):
+    metrics = {"y": "MAE", "z": "MRE"}
+    found, limits = planned_threshold(threshold, OUTPUTS, metrics, is_own=True)
+    assert found is metrics
+    assert limits is threshold
+
+
+def test_a_metric_for_all_outputs_replaces_the_kernel_s_own():
+    names, limits = planned({"NRMSE over rows": 1e-3, "max abs": 0.1})
+    assert limits == {"NRMSE_rows_max": 1e-3, "MaxAE": 0.1}
+    rows = "NRMSE over rows max"
+    assert names == {"y": rows, "z": rows, "NRMSE_rows_max": rows, "MaxAE": "MaxAE"}
+
+
+def test_but_not_one_that_is_asked_for_or_has_a_threshold():
+    assert planned({"MaxAE": 0.1}, "MRE", is_own=False)[0] == {"y": "MRE", "z": "MRE", "MaxAE": "MaxAE"}
+    names, limits = planned({"y": 1e-4, "MaxAE": 0.1})
+    assert names == {"y": "NRMSE", "z": "NRMSE", "MaxAE": "MaxAE"}
+    assert limits == {"y": 1e-4, "MaxAE": 0.1}
+    names, limits = planned({"": 1e-4, "MaxAE": 0.1})
+    assert names == {"y": "NRMSE", "z": "NRMSE", "NRMSE": "NRMSE", "MaxAE": "MaxAE"}
+    assert limits == {"NRMSE": 1e-4, "MaxAE": 0.1}
+
+
+def test_a_number_beside_outputs_is_for_each_of_the_others():
+    outputs = ["u", "v", "div"]
+    metrics = {"u": "MAE", "v": "MRE", "div": "MaxAE"}
+    found, limits = planned_threshold({"": 1e-4, "div": 1e-3}, outputs, metrics, is_own=True)
+    assert found is metrics
+    assert limits == {"u": 1e-4, "v": 1e-4, "div": 1e-3}
+    assert planned({"": 1e-4, "y": 1e-3, "y.MaxAE": 0.1})[1] == {"z": 1e-4, "y": 1e-3, "y.MaxAE": 0.1}
+    with pytest.raises(MptuneError, match=r"threshold 0\.0001 .* each \(y, z\) has its own"):
+        planned({"": 1e-4, "y": 1e-3, "z": 1.0})
+
+
+def test_one_output_by_a_metric_of_its_own():
+    names, limits = planned({"y.MaxAE over rows 0.99": 0.1, "z.MaxAE": 0.2, "MRE over block 4 0.5": 1.0}, "NMAE")
+    assert limits == {"y.MaxAE_rows_0_99": 0.1, "z.MaxAE": 0.2, "MRE_block_4_0_5": 1.0}
+    assert names["y.MaxAE_rows_0_99"] == "MaxAE over rows 0.99"
+    assert names["y"] == "MRE over block 4 0.5"
+    assert planned({"y.MaxAE": 0.1}, "NMAE")[0]["y"] == "NMAE"
+
+
+def own(output, reference):
+    return 0.0
+
+
+def test_a_kernel_s_further_metrics_have_thresholds_by_their_names():
+    assert set(judged(OUTPUTS, ["NRMSE", own, "MaxAE over rows"])) == {"y", "z", "own", "MaxAE_rows_max"}
+    assert set(judged(OUTPUTS, {"y": ["NRMSE", own], "z": "MAE"})) == {"y", "z", "y.own"}
+    names, limits = planned({"own": 0.5}, ["NRMSE", own])
+    assert (names["y"], names["own"], limits) == ("own", "own", {"own": 0.5})
+    # Its own metric leads if that has one, whatever the order.
+    names, limits = planned({"own": 0.5, "NRMSE": 1e-4}, ["NRMSE", own])
+    assert (names["y"], limits) == ("NRMSE", {"own": 0.5, "NRMSE": 1e-4})
+    assert planned({"MaxAE": 0.1, "own": 0.5}, ["NRMSE", own])[0]["y"] == "MaxAE"
+    names, limits = planned({"y.own": 0.5}, {"y": ["NRMSE", own], "z": "MAE"})
+    assert (names["y"], names["y.own"], limits) == ("NRMSE", "own", {"y.own": 0.5})
+    with pytest.raises(MetricError, match="empty list"):
+        judged(OUTPUTS, [])
+
+
+@pytest.mark.parametrize(
+    ("threshold", "message"),
+    [
+        ({"NRSME": 1.0}, "output or error metric in the error threshold: 'NRSME'; did you mean 'NRMSE'"),
+        ({"out_u": 1.0}, "output or error metric in the error threshold: 'out_u' (valid: y, z, "),
+        ({"x.MaxAE": 1.0}, "output in the error threshold 'x.MaxAE': 'x'"),
+        ({"MaxAE": 1.0, "max abs": 2.0}, "the error 'MaxAE' has two thresholds"),
+    ],
+)
+def test_what_is_no_name_is_one_clear_line(threshold, message):
+    with pytest.raises(MptuneError) as error:
+        planned(threshold)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_an_output_called_like_a_metric_comes_first():
+    metrics, limits = planned({"MaxAE": 1.0}, outputs=["MaxAE", "z"])
+    assert (metrics["MaxAE"], limits) == ("NRMSE", {"MaxAE": 1.0})
+    with pytest.raises(MptuneError, match=r"'MaxAE' is also an output; give OUTPUT\.METRIC for each"):
+        planned({"max abs": 1.0}, outputs=["MaxAE", "z"])
+    with pytest.raises(MetricError, match="'MaxAE' is an output's name, too"):
+        judged(["MaxAE", "z"], ["NRMSE", "MaxAE"])
+
+
+NAMES = ("time_ms", "error", "error.y", "error.z", "error.NRMSE_rows_max", "error.y.MaxAE", "error_mean")
+FURTHER = {"y": "NRMSE", "z": "NRMSE", "NRMSE_rows_max": "NRMSE over rows max", "y.MaxAE": "MaxAE"}
+
+
+@pytest.mark.parametrize(
+    ("threshold", "found"),
+    [
+        ({"NRMSE over rows": 1e-3}, {"NRMSE_rows_max": 1e-3}),
+        ({"NRMSE_rows_max": 1e-3, "y.max abs": 2.0}, {"NRMSE_rows_max": 1e-3, "y.MaxAE": 2.0}),
+        ({"NRMSE": 1e-3}, 1e-3),
+        ({"": 1e-3, "y.MaxAE": 2.0}, {"": 1e-3, "y.MaxAE": 2.0}),
+        ({"z.NRMSE": 1e-3}, {"z": 1e-3}),
+        ({"": 1e-4, "z": 1e-3}, {"y": 1e-4, "z": 1e-3}),
+        ({"": 1e-4, "NRMSE_rows_max": 1e-3}, {"": 1e-4, "NRMSE_rows_max": 1e-3}),
+    ],
+)
+def test_recorded_errors_are_found_by_any_spelling(threshold, found):
+    assert recorded_threshold(threshold, NAMES, "NRMSE", FURTHER) == found
+
+
+@pytest.mark.parametrize("name", ["MaxAE", "z.MaxAE", "y.MaxRE"])
+def test_what_was_not_recorded_is_refused(name):
+    with pytest.raises(UnknownNameError, match="output or error metric in the error threshold"):
+        recorded_threshold({name: 1.0}, NAMES, "NRMSE")
+
+
+@pytest.mark.parametrize(
+    ("threshold", "metrics"),
+    [
+        (1e-3, "NRMSE"),
+        (1e-3, ["NRMSE over rows", own]),
+        (1e-3, {"y": "MAE", "z": "MaxRE over block 4 0.5"}),
+        ({"MaxAE": 1.0, "z.own": 2.0}, {"y": "MAE", "z": ["MRE", own]}),
+    ],
+)
+def test_a_run_s_metrics_are_found_again_by_what_it_recorded(threshold, metrics):
+    measured, _ = planned_threshold(threshold, OUTPUTS, metrics, is_own=True)
+    told = metric_text(OUTPUTS, measured), metric_names_by_error(OUTPUTS, measured)
+    found = recorded_metrics(*told, OUTPUTS, metrics)
+    assert (metric_text(OUTPUTS, found), metric_names_by_error(OUTPUTS, found)) == told
+    assert (found is metrics) == (measured is metrics)
+    assert metric_text(OUTPUTS, recorded_metrics("MaxAE", {}, OUTPUTS, metrics)) == "MaxAE"
+    with pytest.raises(UnknownNameError):
+        recorded_metrics("nobody's", {}, OUTPUTS, metrics)

@@ -11,15 +11,32 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
+import own_kernel
 import pytest
+from awkward_kernel import run_of
 from command_line import Call
+from described import create, described_run
+from made_up_devices import MadeUpDevices
 
+from mptune.accuracy.metrics import METRICS
 from mptune.backends.host_compiler import find_compiler
-from mptune.interop import read_run
+from mptune.cli import app
+from mptune.interop import read_run, write_run
+from mptune.kernel import Sizes
+from mptune.results.metric_expressions import OBJECTIVES
+from mptune.results.objective import PENALTIES, Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
+from mptune.schemas import schema
+from mptune.show import APPLICATION_KINDS, KINDS, SOURCES, SUFFIXES, WIDTHS
+from mptune.space.configuration import Configuration
 from mptune.strategies import STRATEGIES
+from mptune.tuning.tuning import rendered_sources
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
 
@@ -265,3 +282,419 @@ def test_simulate_under_a_threshold(mptune: Call, recording: Callable[..., Path]
     never = mptune("simulate", path, "--budget", 5, "--strategy", "random", "--max-error", "1e-20")
     assert never.code == 1
     assert "no recorded configuration is within the limits" in never.err
+
+
+# -- exit codes of commands on a run without a winner, and standard output that holds nothing --------
+
+EXIT_CODES_OWN = Path(__file__).parents[1] / "own_kernel.py"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("show",), ("pareto",), ("explain", "--json"), ("verify",), ("emit", "-o", "no"), ("wisdom", "-o", "no.json")],
+    ids=lambda command: command[0],
+)
+@pytest.mark.parametrize("limit", [1e-5, 1e-40])
+def test_exit_code_one_where_nothing_meets_the_threshold(
+    mptune: Call, run_file: Path, tmp_path: Path, command: tuple[str, ...], limit: float
+) -> None:
+    run = Run.load(run_file)
+    goal = Objective(threshold=limit)
+    within = run.derive(objective=goal, trials=[goal.judge(trial) for trial in run.trials])
+    with create(path := tmp_path / "within.db", within) as file:
+        for trial in within.trials:
+            file.add(trial)
+    name, *more = command
+    if limit == 1e-5 and name in ("explain", "verify"):
+        return  # they measure
+    kernel = ("--kernel", EXIT_CODES_OWN) if name in ("explain", "verify", "emit") else ()
+    done = mptune(name, path, *more, *kernel)
+    assert done.code == (1 if limit == 1e-40 else 0), done.err
+
+
+@pytest.mark.parametrize("command", [("check", "--json"), ("render", "--body"), ("tune", "--budget", "2", "--json")])
+def test_what_a_definition_prints_is_beside_the_document(
+    mptune: Call, made_up: object, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    noisy = tmp_path / "noisy.py"
+    noisy.write_text(f"{EXIT_CODES_OWN.read_text()}\nimport os\nprint('python', flush=True)\nos.system('echo shell')\n")
+    name, *more = command
+    done = mptune(name, noisy, *more, *(() if name == "render" else ("--backend", "host")))
+    assert done.code == 0, done.err
+    assert {"python", "shell"} <= {*done.err.split()}
+    assert not {"python", "shell"} & {*done.out.split()}
+    if "--json" in more:
+        json.loads(done.out)
+
+
+@pytest.mark.parametrize(
+    ("flags", "cxx", "message"),
+    [
+        (("--compiler-flag", "-lno_such_library"), "", "cannot find -lno_such_library"),
+        ((), "/bin/false", "false rejected one_line"),
+    ],
+)
+def test_a_compiler_or_flag_that_compiles_nothing_is_refused_before_the_first_trial(
+    mptune: Call, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], cxx: str, message: str
+) -> None:
+    monkeypatch.setenv("CXX", cxx)
+    done = mptune("tune", EXIT_CODES_OWN, "--backend", "host", "--budget", 2, "-o", "no.db", *flags)
+    assert done.code == 2
+    assert message in done.err
+    assert not Path("no.db").exists()
+
+
+# -- ``mptune explain``: a table, a few sentences, and what is said where nothing can be -------------
+
+EXPLAINING_OWN = Path(__file__).parent.parent / "own_kernel.py"
+
+
+@pytest.fixture
+def explain(mptune: Call) -> Call:
+    return partial(mptune, "explain")
+
+
+@pytest.mark.usefixtures("made_up")
+def test_a_table_and_sentences(explain: Call, run_file: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    first = explain(run_file, "--kernel", EXPLAINING_OWN)
+    assert first.code == 0, first.err
+    lines = first.out.rstrip().splitlines()
+    assert lines[0].startswith("poly, winner: ")
+    header = next(line for line in lines if line.startswith("parameter"))
+    assert header.split() == ["parameter", "from", "to", "digits", "speed", "error", "feasible"]
+    rows = lines[lines.index(header) + 1 :]
+    assert {row.split()[0] for row in rows} == {"x_type", "y_type"}
+    assert all(row.split()[-1] in ("yes", "no") for row in rows)
+    assert "One digit more (error <= 1e-06)" in first.out
+    assert "One digit less (error <= 0.0001)" in first.out
+    # Everything is known now.
+    found = json.loads(explain(run_file, "--kernel", EXPLAINING_OWN, "--json").out)
+    jsonschema.Draft202012Validator(schema("explain")).validate(found)
+    assert found["unmeasured"] == ""
+    assert all(change["outcome"]["speed_interval"] for change in found["changes"])
+
+
+def test_without_the_kernel(explain: Call, run_file: Path) -> None:
+    outcome = explain(run_file)
+    assert outcome.code == 0
+    assert "Not measured: " in outcome.out
+    assert "give its definition with --kernel" in outcome.out
+    found = json.loads(explain(run_file, "--json").out)
+    assert "--kernel" in found["unmeasured"]
+    assert {change["parameter"] for change in found["changes"]} == {"x_type", "y_type"}
+
+
+def test_an_interrupt_says_how_to_go_on(explain: Call, run_file: Path, made_up: MadeUpDevices) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    made_up.ask = interrupt  # type: ignore[method-assign]
+    outcome = explain(run_file, "--kernel", EXPLAINING_OWN)
+    assert outcome.code == 130
+    assert "the same command goes on" in outcome.err
+
+
+# -- ``mptune report`` as a user meets it ------------------------------------------------------------
+
+REPORTING_OWN = Path(own_kernel.__file__)
+POLY = own_kernel.kernel
+
+
+@pytest.fixture
+def report(mptune: Call) -> Call:
+    return partial(mptune, "report")
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> Path:
+    trials = [
+        Trial(POLY.configuration({}), Status.OK, "", Measurement({"time_ms": 2.0, "error": 1e-16}), key="a"),
+        Trial(POLY.configuration({"x_type": "fp16"}), Status.CRASH, "signal 11", key="b"),
+    ]
+    with create(tmp_path / "run.db", run_of(POLY, trials, kernel_path=str(REPORTING_OWN))) as file:
+        file.add(*trials)
+        file.keep_sources(rendered_sources(Run(file.info, trials), POLY, Sizes({"n": 37})))
+    return tmp_path / "run.db"
+
+
+@pytest.mark.usefixtures("charts")
+@pytest.mark.full
+def test_a_report_has_a_name_unless_it_is_given_one(report: Call, run_file: Path, tmp_path: Path) -> None:
+    code, out, err = report("run.db")
+    assert code == 0
+    assert out.startswith("report.html (")
+    assert err == ""
+    code, out, err = report(run_file, run_file, "-o", "both/two.html")
+    assert (code, err) == (0, "")
+    text = (tmp_path / "both" / "two.html").read_text()
+    assert "(run (2))" in text
+    assert "poly(double* y, const double* x, int n)" in text
+
+
+@pytest.mark.usefixtures("charts")
+def test_what_a_user_gets_wrong_is_told(report: Call, run_file: Path) -> None:
+    before = run_file.read_bytes()
+    for arguments, message in (
+        (("rum.db",), "did you mean 'run.db'"),
+        ((run_file, "-o", run_file), "is a run file: give the report another name"),
+        ((run_file, "-o", "/proc/report.html"), "cannot write the report /proc/report.html"),
+        ((run_file, "--sources", "-3"), "sources -3: expected at least 0"),
+        ((), "Missing argument"),
+    ):
+        code, out, err = report(*arguments)
+        assert (code, out) == (2, "")
+        assert message in err
+    assert run_file.read_bytes() == before
+
+
+# -- ``mptune plot`` as a user meets it --------------------------------------------------------------
+
+pytest.importorskip("altair", reason="altair is not installed")
+
+SETTINGS = {
+    "kernel": "axpy",
+    "threshold": 1e-4,
+    "objective": "time_ms",
+    "baseline_values": {"type": ["fp64"]},
+    "signature": ["type"],
+    "parameters": [
+        {"name": "type", "kind": "precision", "values": ["fp64", "fp32", "fp16"]},
+        {"name": "block", "kind": "ordinal", "values": [32, 64]},
+    ],
+    "wall_s": 9.0,
+}
+SIGNATURES = {"fp64": 1e-16, "fp32": 1e-7, "fp16": 1e-3}
+
+
+@pytest.fixture
+def plot(mptune: Call) -> Callable[..., tuple[int, str, str]]:
+    """Run ``mptune plot``; return exit code, standard output and error."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code, out, err = mptune("plot", *arguments)
+        return code, out, " ".join(err.split())
+
+    return call
+
+
+def trials() -> list[Trial]:
+    return [
+        Trial(
+            Configuration({"type": type_, "block": block}),
+            Status.OK,
+            "",
+            Measurement({"time_ms": 64 / block + position, "error": error}, durations_s={"compile": 0.5}),
+            key=f"{type_}{block}",
+        )
+        for position, (type_, error) in enumerate(SIGNATURES.items())
+        for block in (32, 64)
+    ]
+
+
+@pytest.fixture
+def plotting_run_file(tmp_path: Path) -> Path:
+    with create(tmp_path / "runs" / "axpy.db", SETTINGS) as file:
+        file.add(*trials())
+    return tmp_path / "runs" / "axpy.db"
+
+
+@pytest.mark.usefixtures("charts")
+def test_several_kinds_share_a_name(plot: Callable[..., Any], plotting_run_file: Path, tmp_path: Path) -> None:
+    code, out, _ = plot(plotting_run_file, "--kind", "time", "--kind", "progress", "-o", "fig.svg")
+    assert code == 0
+    assert out.split() == ["fig-time.svg", "fig-progress.svg"]
+    assert all(ElementTree.parse(tmp_path / name).getroot().tag.endswith("svg") for name in out.split())
+
+
+@pytest.mark.usefixtures("charts")
+@pytest.mark.full
+def test_all_kinds_and_the_document(plot: Callable[..., Any], plotting_run_file: Path, tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    code, out, _ = plot(plotting_run_file, "--kind", "all", "-o", "fig.pdf", "--json", "--width", "page", "--no-title")
+    assert code == 0
+    document = json.loads(out)
+    jsonschema.Draft202012Validator(schema("plot")).validate(document)
+    assert [entry["kind"] for entry in document["plots"]] == list(KINDS)
+    assert all((tmp_path / entry["output"]).exists() for entry in document["plots"])
+    assert document["left_out"] == {}
+
+
+@pytest.mark.usefixtures("charts")
+@pytest.mark.full
+def test_a_recorded_space_is_drawn_and_all_leaves_out_what_it_lacks(plot: Callable[..., Any], tmp_path: Path) -> None:
+    write_run(described_run(SETTINGS, trials()), tmp_path / "space.json.gz", "space")
+    code, out, err = plot("space.json.gz", "--kind", "all", "--max-error", "1e-5")
+    assert code == 0
+    assert out.split() == ["space-pareto.png", "space-progress.png", "space-parameters.png", "space-sensitivity.png"]
+    assert "no time plot: the run was recorded without durations" in err
+    code, out, err = plot("space.json.gz", "--kind", "time")
+    assert (code, out) == (2, "")
+    assert "without durations" in err
+
+
+@pytest.mark.usefixtures("charts")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--kind", "paretto"), "unknown kind of plot 'paretto'; did you mean 'pareto'?"),
+        (("-o", "fig.jpg"), "expected the suffix .png, .pdf, .svg, .html"),
+        (("--metrics", "time_ms,eror"), "unknown metric 'eror'; did you mean 'error'?"),
+        (("--kind", "time", "--metrics", "time_ms,error"), "--metrics chooses the axes of a pareto plot, not of time"),
+    ],
+)
+def test_mistakes_are_told(
+    plot: Callable[..., Any], plotting_run_file: Path, options: tuple[str, ...], message: str
+) -> None:
+    code, out, err = plot(plotting_run_file, *options)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert {path.name for path in plotting_run_file.parent.iterdir()} == {"axpy.db"}
+
+
+# -- ``mptune compare`` as a user meets it -----------------------------------------------------------
+
+
+@pytest.fixture
+def compare(mptune: Call) -> Call:
+    return lambda *arguments: mptune("compare", *arguments, "--processes", 1)
+
+
+def test_the_json_document_holds_every_figure(compare: Call, recording: Callable[..., Path]) -> None:
+    spaces = [recording(name) for name in ("one", "two")]
+    options = ("--strategies", "genetic,random", "--budget", 50, "--repeats", 2, "--seed", 3)
+    done = compare(*spaces, *options, "--strategy-option", "genetic.population=6", "--json")
+    assert done.code == 0
+    document = json.loads(done.out)
+    assert (document["budget"], document["seeds"], document["checkpoints"]) == (50, [3, 4], [40])
+    assert [row["space"] for row in document["spaces"]] == ["one", "two"]
+    assert [row["strategy"] for row in document["strategies"]] == ["genetic", "random"]
+    assert [(c["space"], c["strategy"]) for c in document["cells"]] == [
+        (space, strategy) for space in ("one", "two") for strategy in ("genetic", "random")
+    ]
+    for cell in document["cells"]:
+        assert cell["mean_distance"] >= 0
+        assert 0 < cell["best_at_end"] <= 1
+        assert set(cell["evaluations_within"]) == {"1%", "5%"}
+        (row,) = cell["quartiles"]
+        assert row["evaluations"] == 40
+        assert row["lower"] <= row["median"] <= row["upper"]
+    wins = document["win_probabilities"]
+    assert wins["genetic"]["random"] + wins["random"]["genetic"] == pytest.approx(1)
+
+
+def test_several_objectives(compare: Call, recording: Callable[..., Path]) -> None:
+    space = recording("one", errors=True)
+    common = (space, "--objectives", "time,error", "--budget", 60, "--repeats", 2)
+    done = compare(*common, "--strategies", "exhaustive,random")
+    assert done.code == 0
+    assert "share of the front's hypervolume that is missing" in done.out
+    assert all(word in done.out for word in ("one", "exhaustive", "random", "within 1%", "best at end", "100 %"))
+    refused = compare(*common, "--strategies", "genetic")
+    assert refused.code == 2
+    assert "supports one objective" in refused.err
+
+
+def test_a_hyperparameter_reaches_its_strategy(compare: Call, recording: Callable[..., Path]) -> None:
+    space = recording("one")
+    common = (space, "--strategies", "genetic", "--budget", 15, "--repeats", 5, "--json")
+    populations = (3, 3, 12)
+    small, again, large = (compare(*common, "--strategy-option", f"genetic.population={n}") for n in populations)
+    quartiles = [json.loads(done.out)["cells"][0]["quartiles"] for done in (small, again, large)]
+    assert quartiles[0] == quartiles[1] != quartiles[2]
+
+
+def test_a_threshold_leaves_out_spaces_where_nothing_meets_it(
+    compare: Call, recording: Callable[..., Path], tmp_path: Path
+) -> None:
+    accurate, never = recording("accurate", errors=True), tmp_path / "never.json"
+    never.write_text(accurate.read_text().replace("1e-10", "0.1").replace("1e-09", "0.1"))
+    common = ("--strategies", "random", "--budget", 40, "--repeats", 1, "--json")
+    both = compare(accurate, never, *common, "--max-error", "2e-9")
+    assert both.code == 0
+    assert [cell["space"] for cell in json.loads(both.out)["cells"]] == ["accurate"]
+    assert "left out" in both.err
+    assert "never" in both.err
+    alone = compare(never, *common, "--max-error", "2e-9")
+    assert alone.code == 1
+    assert "no recorded configuration is within the limits" in alone.err
+    assert json.loads(alone.out)["cells"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--strategies", "random,genetc"), ("'genetc'", "did you mean 'genetic'")),
+        (("--strategies", "random,random"), ("given twice",)),
+        (("--strategies", "genetic", "--strategy-option", "genetic.populaton=3"), ("did you mean 'population'",)),
+        (("--strategies", "genetic", "--strategy-option", "population=3"), ("STRATEGY.NAME=VALUE",)),
+        (("--strategies", "random", "--max-error", "1e-3"), ("has no errors",)),
+    ],
+)
+def test_wrong_input_exits_with_two_and_says_what_is_wrong_of_comparing(
+    compare: Call, recording: Callable[..., Path], arguments: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    done = compare(recording("one"), *arguments)
+    assert done.code == 2
+    assert done.out == ""
+    for word in words:
+        assert word in done.err
+
+
+# -- what the command line imports before it answers: ``benchmarks/startup.py`` measures what --------
+
+HEAVY = {"scipy", "sklearn", "pandas", "altair"}
+#: Runs commands one after the other, then prints on standard error which packages were imported.
+PROGRAM = """
+import sys
+from mptune import cli
+for words in sys.argv[1:]:
+    sys.argv[1:] = words.split()
+    try:
+        cli.main()
+    except SystemExit:
+        pass
+print("IMPORTED", *{name.partition(".")[0] for name in sys.modules}, file=sys.stderr)
+"""
+
+
+def imported(*commands: str, program: str = PROGRAM) -> set[str]:
+    """Return the packages that a process imports which runs these commands."""
+    line = [sys.executable, "-c", program, *commands]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=120)
+    assert "Traceback" not in done.stderr, done.stderr
+    found = set(done.stderr.partition("IMPORTED")[2].split())
+    assert "mptune" in found
+    return found
+
+
+def test_importing_it_imports_nothing_heavy() -> None:
+    found = imported(program="import sys, mptune; print('IMPORTED', *sys.modules, file=sys.stderr)")
+    assert not found & (HEAVY | {"numpy", "rich", "jinja2", "cupy", "hip"})
+
+
+def test_help_and_usage_errors_need_no_numpy() -> None:
+    found = imported("--help", *(f"{name} --help" for name in app.commands), "tnue", "tune", "tune axpy --budgit 3")
+    assert not found & (HEAVY | {"numpy", "rich"})
+
+
+def test_errors_in_names_need_nothing_heavy() -> None:
+    wrong = ("--size smok", "--strategy bayesain", "--metric NRSME")
+    assert not imported(*(f"tune axpy {option}" for option in wrong), "show nothing.db") & HEAVY
+
+
+def help_of(command: str, option: str) -> str:
+    (found,) = (param for param in app.commands[command].params if option in param.opts)
+    return str(getattr(found, "help", ""))
+
+
+def test_help_names_what_there_is() -> None:
+    assert all(name in help_of("tune", "--objective") for name in OBJECTIVES)
+    assert all(name in help_of("tune", "--penalty") for name in PENALTIES)
+    metrics = re.findall(r"\b(?:NR|M|Max)\w*E\b", help_of("tune", "--metric"))
+    assert len(metrics) >= 3
+    assert set(metrics) <= set(METRICS)
+    assert all(kind in help_of("plot", "--kind") for kind in (*KINDS, *APPLICATION_KINDS))
+    assert all(suffix in help_of("plot", "--output") for suffix in SUFFIXES)
+    assert all(width in help_of("plot", "--width") for width in WIDTHS)
+    assert {param.name: param.default for param in app.commands["report"].params}["sources"] == SOURCES

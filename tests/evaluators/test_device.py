@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import re
 import signal
@@ -10,18 +11,31 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from limited_backend import LimitedBackend
 
+from mptune.accuracy.pairs import Pairs, count_unwritten
+from mptune.backends import get_backend
+from mptune.backends.base import Backend, CompileOptions
+from mptune.backends.cuda import CudaBackend
+from mptune.backends.hip import HipBackend
 from mptune.backends.host import HostBackend, HostBuffer, HostDevice
-from mptune.errors import MptuneError
-from mptune.kernel import Kernel
+from mptune.backends.host_compiler import HostCompiler
+from mptune.data import DataManager, Draw, Stream
+from mptune.data.data import make_inputs
+from mptune.errors import BackendUnavailableError, MptuneError, OutOfMemoryError, TemplateError
+from mptune.kernel import Constant, In, InOut, Kernel, Out, Scalar
 from mptune.measure.bench import Bench, Request
+from mptune.measure.buffers import GUARD_BYTES, Buffers, Memory
 from mptune.measure.device import DeviceEvaluator
+from mptune.measure.policy import Plan
 from mptune.measure.pool import Pool
+from mptune.measure.program import Program
 from mptune.measure.timing import TimingPlan
 from mptune.measure.worker import Limits
 from mptune.results.objective import Objective
@@ -29,6 +43,7 @@ from mptune.results.trial import Status, Trial
 from mptune.source.loading import load_kernel
 from mptune.source.render import render
 from mptune.space.configuration import Configuration
+from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from tests.tiers import few
 
 PLAN = TimingPlan(warmups=1, min_repeats=3, max_repeats=5, cap_s=0.05)
@@ -203,3 +218,411 @@ def test_a_configuration_that_cannot_be_rendered_is_one_trial(
         assert re.search(message, failed.message), failed.message
         assert failed.key == evaluator.key_of(bad)
         assert fine.key == evaluator.key_of(good) != failed.key
+
+
+# -- device_data -------------------------------------------------------------------------------------
+
+N = 1003
+
+
+class Counted(HostBuffer):
+    """Memory that knows whether it was given back."""
+
+    freed = False
+
+    def free(self) -> None:
+        super().free()
+        self.freed = True
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataManager:
+    kernel = Kernel(
+        name="k",
+        parameters=[PrecisionParameter("t", ["fp64", "fp32", "fp16", "bf16", "fp8_e5m2"])],
+        arguments=[
+            Out("y", "n", precision="t"),
+            InOut("z", "n", precision="t"),
+            In("x", "n", precision="t"),
+            Scalar("a", precision="t"),
+        ],
+        sizes={"default": {"n": N}},
+        inputs=lambda rng, size: {"x": rng.random(size.n), "z": rng.random(size.n), "a": 0.3},
+        reference=lambda inputs, size: {"y": inputs["x"], "z": inputs["z"]},
+        grid=["1"],
+        block=["1"],
+        template='extern "C" __global__ void k({{ t }}* y, {{ t }}* z, const {{ t }}* x, {{ t }} a) {}',
+    )
+    return DataManager(kernel, kernel.resolve_sizes(), cache_dir=tmp_path)
+
+
+def bind(memory: Memory, backend: HostBackend, data: DataManager, t: str) -> Buffers:
+    configuration = data.kernel.configuration({"t": t})
+    return memory.bind(Program(data.kernel, configuration, data.sizes, backend), data)
+
+
+def test_poison_shows_until_it_is_written(data: DataManager) -> None:
+    backend = HostBackend()
+    buffers = bind(Memory(backend, repeats=True), backend, data, "fp16")
+    buffers.poison()
+    reference = data.references["y"]
+    assert count_unwritten(Pairs.of(buffers.stored("y"), reference)) == N
+    written = np.zeros(N, np.float16)
+    written[7:] = buffers.stored("y")[7:]
+    buffers.memory["y"].write(written)
+    assert count_unwritten(Pairs.of(buffers.stored("y"), reference)) == N - 7
+
+
+def test_restore_undoes_what_a_launch_did(data: DataManager) -> None:
+    backend = HostBackend()
+    buffers = bind(Memory(backend, repeats=True), backend, data, "fp64")
+    buffers.memory["z"].write(np.full(N, 5.0))
+    buffers.restore()
+    np.testing.assert_array_equal(buffers.stored("z"), data.inputs["z"])
+
+
+def test_buffers_of_other_configurations_make_room_when_the_device_is_full(data: DataManager) -> None:
+    class Small(HostDevice):
+        """A device that holds what one configuration in fp64 needs, and no more."""
+
+        held: ClassVar[list[Counted]] = []
+
+        def allocate(self, nbytes: int) -> HostBuffer:
+            self.held[:] = [buffer for buffer in self.held if not buffer.freed]
+            if sum(buffer.nbytes for buffer in self.held) + nbytes > 4 * (
+                8 * N + 2 * GUARD_BYTES + -8 * N % GUARD_BYTES
+            ):
+                raise OutOfMemoryError(f"{nbytes} bytes were asked for")
+            self.held.append(Counted(nbytes))
+            return self.held[-1]
+
+    backend = HostBackend()
+    backend.device = Small(1)
+    memory = Memory(backend, 10**9, repeats=True)
+    for name in ("fp64", "fp32", "fp16", "bf16", "fp8_e5m2", "fp64"):
+        bind(memory, backend, data, name)
+    memory.free()
+    assert all(buffer.freed for buffer in Small.held)
+
+
+# -- what is compiled before its turn is what is evaluated in its turn, and nothing compiles ---------
+
+COMPILE_AHEAD_PLAN = TimingPlan(warmups=1, min_repeats=3, max_repeats=5, cap_s=0.05)
+
+
+@pytest.fixture(scope="module")
+def compile_ahead_kernel() -> Kernel:
+    return load_kernel(Path(__file__).with_name("faulty.py"))
+
+
+@pytest.mark.full
+def test_compilers_are_paused_for_each_timing_and_for_nothing_else(
+    compile_ahead_kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = []
+
+    @contextmanager
+    def counted() -> Iterator[None]:
+        pauses.append("begin")
+        try:
+            yield
+        finally:
+            pauses.append("end")
+
+    def paused(_: HostCompiler) -> AbstractContextManager[None]:
+        return counted()
+
+    monkeypatch.setattr(HostCompiler, "paused", paused)
+    faults = [
+        compile_ahead_kernel.configuration({"fault": fault}) for fault in ("none", "unwritten", "compile", "segfault")
+    ]
+    with DeviceEvaluator(
+        compile_ahead_kernel,
+        compile_ahead_kernel.resolve_sizes(),
+        "host",
+        plan=COMPILE_AHEAD_PLAN,
+        limits=Limits(run_s=10),
+        compilers=2,
+    ) as evaluator:
+        statuses = [
+            trial.status for trial in evaluator.evaluate([*faults, compile_ahead_kernel.configuration({"block": 64})])
+        ]
+    assert statuses == [Status.OK, Status.UNWRITTEN, Status.COMPILE_ERROR, Status.CRASH, Status.OK]
+    # The others do not come to their timing.
+    assert pauses == ["begin", "end"] * 2
+
+
+# -- arguments in constant memory: no parameters of the function, but arrays of the ------------------
+
+TEMPLATE = """
+__constant__ {{ w_type }} weights[{{ taps }}][2];
+__constant__ int offset[1];
+extern "C" __global__ void smooth(float* y, const float* x, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float sum = 0;
+    for (int k = 0; k < {{ taps }}; ++k) {
+        sum += static_cast<float>(weights[k][0]) * x[(i + k + offset[0]) % n] + static_cast<float>(weights[k][1]);
+    }
+    y[i] = sum;
+}
+"""
+
+
+def reference(inputs, size):
+    total = np.zeros(size.n)
+    for k in range(size.taps):
+        total += inputs["weights"][k, 0] * np.roll(inputs["x"], -k - int(inputs["offset"][0])) + inputs["weights"][k, 1]
+    return total
+
+
+KERNEL = Kernel(
+    name="smooth",
+    parameters=[PrecisionParameter("w_type", ["fp64", "fp32", "bf16", "fp8_e4m3"])],
+    arguments=[
+        Out("y", "n", precision="fp32"),
+        Constant("weights", ("taps", 2), precision="w_type"),
+        In("x", "n", precision="fp32"),
+        Constant("offset", 1, dtype="int32"),
+        Scalar("n", dtype="int32"),
+    ],
+    sizes={"default": {"n": 1000, "taps": 5}},
+    inputs=lambda rng, size: {
+        "x": rng.uniform(1.0, 2.0, size.n),
+        "weights": rng.uniform(0.5, 1.0, (size.taps, 2)),
+        "offset": np.array([3], np.int32),
+    },
+    reference=reference,
+    grid=["ceildiv(n, 64)"],
+    block=["64"],
+    template=TEMPLATE,
+    metric="MaxRE",
+)
+
+
+def constants_evaluate(kernel: Kernel, w_type: str, backend: Backend | None = None) -> Trial:
+    plan = TimingPlan(warmups=0, min_repeats=1, max_repeats=1)
+    bench = Bench(kernel, kernel.resolve_sizes(), backend or HostBackend(workers=1), plan=plan)
+    configuration = kernel.configuration({"w_type": w_type})
+    trial = bench.evaluate(Request(configuration, render(kernel, configuration, bench.sizes)))
+    bench.close()
+    return trial
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("w_type", "low", "high"),
+    few([("bf16", 1e-5, 4e-3), ("fp64", 1e-9, 1e-6), ("fp8_e4m3", 1e-3, 6e-2)]),
+)
+def test_they_hold_the_input_in_its_precision(w_type: str, low: float, high: float) -> None:
+    trial = constants_evaluate(KERNEL, w_type)
+    assert trial.status is Status.OK, trial.message
+    assert low < trial.error < high
+
+
+def test_without_symbols_and_addresses_they_are_buffers() -> None:
+    trial = constants_evaluate(KERNEL, "fp32", LimitedBackend())
+    assert trial.status is Status.OK, trial.message
+    assert trial.error == constants_evaluate(KERNEL, "fp32").error
+
+
+@pytest.mark.parametrize(
+    ("backend", "architecture"), [(CudaBackend, "sm_90"), (HipBackend, "gfx90a")], ids=["cuda", "hip"]
+)
+def test_the_same_source_compiles_for_gpus(backend: type[CudaBackend | HipBackend], architecture: str) -> None:
+    try:
+        backend.runtime_compiler()
+    except BackendUnavailableError as error:
+        pytest.skip(str(error))
+    configuration = KERNEL.configuration({"w_type": "bf16"})
+    source = render(KERNEL, configuration, KERNEL.resolve_sizes())
+    binary = backend().compiler.compile(source, KERNEL.function, CompileOptions(architecture))
+    # Symbols are found by these very names.
+    assert b"\0weights\0" in binary.image
+    assert b"\0offset\0" in binary.image
+
+
+@pytest.mark.parametrize(
+    ("found", "replacement"),
+    [("weights[{{ taps }}][2]", "weights[{{ taps }}][3]")],
+)
+def test_an_array_of_another_size_or_type_does_not_compile(found: str, replacement: str) -> None:
+    trial = constants_evaluate(dataclasses.replace(KERNEL, template=TEMPLATE.replace(found, replacement)), "fp32")
+    assert trial.status is Status.COMPILE_ERROR
+    assert "argument weights of kernel smooth is 10 elements passed as fp32" in trial.message
+
+
+def test_an_array_that_is_not_there_is_told_of() -> None:
+    kernel = dataclasses.replace(KERNEL, template=TEMPLATE.replace("int offset[1]", "int shift[1]"))
+    with pytest.raises(TemplateError, match=r"no __constant__ TYPE offset\[\.\.\.\], which the kernel declares"):
+        render(kernel, kernel.configuration({}), kernel.resolve_sizes())
+
+
+# -- further draws of the inputs: errors are the worst of all, time is spared, and the first ---------
+
+ONCE = TimingPlan(warmups=0, min_repeats=1, max_repeats=1)
+UNSEEN = [Draw(Stream.UNSEEN, number) for number in range(4)]
+
+#: Every kind of argument that has values: read, read and written, constant, and passed by value.
+DRAWS_TEMPLATE = """
+__constant__ {{ type }} weight[4];
+extern "C" __global__ void blend(
+    {{ type }}* y, {{ type }}* state, const {{ type }}* x, const int* index, {{ type }} a) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= {{ n }}) return;
+    if (index[i] < 0) { *(volatile int*)nullptr = 1; }
+    y[i] = a * x[i] * weight[i % 4];
+    state[i] = state[i] + x[i];
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _time_enough(monkeypatch):
+    """Further draws take their share of the time, which on a busy machine is soon all there is."""
+    monkeypatch.setattr("mptune.measure.policy._DRAWING_S", 1e4)
+
+
+def inputs(rng, size):
+    return {
+        "x": rng.uniform(0.5, 1.0, size.n),
+        "state": rng.uniform(0.5, 1.0, size.n),
+        "weight": rng.uniform(0.5, 1.0, 4),
+        "index": np.zeros(size.n, np.int32),
+        "a": float(rng.uniform(0.5, 1.0)),
+    }
+
+
+def draws_reference(inputs, size):
+    weights = np.resize(inputs["weight"], size.n)
+    return {"y": inputs["a"] * inputs["x"] * weights, "state": inputs["state"] + inputs["x"]}
+
+
+def blend(**changes):
+    given = {
+        "name": "blend",
+        "parameters": [OrdinalParameter("block", [64, 32]), PrecisionParameter("type", ["fp32", "fp16"])],
+        "arguments": [
+            Out("y", "n", precision="type"),
+            InOut("state", "n", precision="type"),
+            In("x", "n", precision="type"),
+            In("index", "n", dtype="int32"),
+            Scalar("a", precision="type"),
+            Constant("weight", 4, precision="type"),
+        ],
+        "sizes": {"default": {"n": 203}},
+        "inputs": inputs,
+        "reference": draws_reference,
+        "grid": ["ceildiv(n, block)"],
+        "block": ["block"],
+        "template": DRAWS_TEMPLATE,
+    }
+    return Kernel(**(given | changes))
+
+
+def bench_of(kernel):
+    return Bench(kernel, kernel.resolve_sizes(), get_backend("host"), plan=ONCE)
+
+
+def request(kernel, plan=None, **values):
+    configuration = kernel.configuration({"type": "fp16", **values})
+    return Request(configuration, render(kernel, configuration, kernel.resolve_sizes()), plan or Plan())
+
+
+def error_alone(draw):
+    """Return the error of a kernel all of whose inputs are those of a draw."""
+    made = dict(make_inputs(blend(), blend().resolve_sizes(), 0, draw))
+    kernel = blend(inputs=lambda rng, size: made)
+    bench = bench_of(kernel)
+    try:
+        return bench.evaluate(request(kernel)).error
+    finally:
+        bench.close()
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return {draw: error_alone(draw) for draw in (Draw(), Draw(number=1), Draw(number=2), *UNSEEN)}
+
+
+@pytest.fixture
+def bench():
+    found = bench_of(blend())
+    yield found
+    found.close()
+
+
+def test_the_error_is_the_worst_over_the_draws_and_the_first_draw_comes_back(bench, alone):
+    searched = [alone[Draw(number=number)] for number in range(3)]
+    assert len(set(searched)) == 3
+    several = bench.evaluate(request(bench.kernel, Plan(draws=3)))
+    assert several.error == max(searched)
+    assert several.metric("error_mean") == pytest.approx(math.fsum(searched) / 3)
+    assert several.metric("error_draws") == 3
+    assert several.metric("error_first_draw") == searched[0]
+    assert several.metric("error.y") <= several.error
+    # What is evaluated next, in the same memory, is on the first draw again.
+    one = bench.evaluate(request(bench.kernel))
+    assert one.error == searched[0]
+    assert "error_draws" not in one.measurement.metrics
+
+
+def test_unseen_draws_are_checked_alone(bench, alone):
+    with bench.keeping_loaded():
+        for draw in UNSEEN:
+            bench.make(draw)
+            for block in (32, 64):
+                trial = bench.check_on(request(bench.kernel, block=block), draw)
+                assert trial.status is Status.OK
+                assert trial.error == alone[draw]
+                assert math.isnan(trial.time_ms)
+
+
+def test_what_is_above_the_threshold_runs_on_one_draw(bench, alone):
+    tight = Plan(draws=3, thresholds={"error": alone[Draw()] / 2})
+    assert "error_draws" not in bench.evaluate(request(bench.kernel, tight)).measurement.metrics
+    wide = Plan(draws=3, thresholds={"error": alone[Draw()] * 2})
+    assert bench.evaluate(request(bench.kernel, wide)).metric("error_draws") == 3
+
+
+def test_a_failure_on_a_further_draw_is_the_trial_s():
+    def large(rng, size):
+        given = inputs(rng, size)
+        return given | {"x": given["x"] * (1.0 if rng.bit_generator.seed_seq.spawn_key != (0, 2) else 1e6)}
+
+    bench = bench_of(blend(inputs=large))
+    trial = bench.evaluate(request(bench.kernel, Plan(draws=3)))
+    assert trial.status is Status.NON_FINITE
+    assert trial.message.startswith("on input 3: ")
+    assert bench.evaluate(request(bench.kernel, Plan(draws=2))).status is Status.OK
+    bench.close()
+
+
+@pytest.mark.full
+def test_draws_are_run_in_the_worker_and_one_that_crashes_is_told_from_the_others(alone):
+    with DeviceEvaluator(crashing(), crashing().resolve_sizes(), "host", plan=ONCE) as evaluator:
+        good, bad = (crashing().configuration({"type": type_}) for type_ in ("fp16", "fp32"))
+        found = evaluator.run_on_draws([good, bad], UNSEEN)
+        by_configuration = {
+            c: [
+                (draw, trial) for draw, trial in zip(found.draws, found.trials, strict=True) if trial.configuration == c
+            ]
+            for c in (good, bad)
+        }
+        assert [(draw, trial.status) for draw, trial in by_configuration[good]] == [(d, Status.OK) for d in UNSEEN]
+        (lost,) = by_configuration[bad]
+        assert lost[1].status is Status.CRASH
+        # The worker has been replaced.
+        again = evaluator.run_on_draws([good], UNSEEN[:1])
+        assert [trial.status for trial in again.trials] == [Status.OK]
+
+
+def crashing():
+    """A kernel whose fp32 reads a null pointer on the third unseen draw."""
+    crash = DRAWS_TEMPLATE.replace("if (index[i] < 0)", "if (index[i] < 0 && sizeof({{ type }}) == 4)")
+
+    def signed(rng, size):
+        third = rng.bit_generator.seed_seq.spawn_key == (1, 2)
+        return inputs(rng, size) | {"index": np.full(size.n, -1 if third else 0)}
+
+    return blend(inputs=signed, template=crash)

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from mptune.errors import ConstraintError, EmptySpaceError, MptuneError, UnknownNameError
 from mptune.precision import precision
+from mptune.space import search_space
 from mptune.space import tree as building
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import (
@@ -21,6 +23,7 @@ from mptune.space.parameters import (
     IntegerParameter,
     OrdinalParameter,
     Parameter,
+    PermutationParameter,
     PrecisionParameter,
     RealParameter,
 )
@@ -334,3 +337,252 @@ def test_samples_by_branches_prefer_what_allows_few_others() -> None:
     assert share == pytest.approx(0.5, abs=0.03)
     assert np.mean([space.configuration(index)["c"] == 0 for index in drawn]) == pytest.approx(0.5, abs=0.03)
     assert set(drawn) == set(range(20))
+
+
+# -- a search space that is a list of configurations -------------------------------------------------
+
+PARAMETERS: tuple[Parameter, ...] = (
+    OrdinalParameter("block", (32, 64, 128)),
+    CategoricalParameter("layout", ("row", "col")),
+    BooleanParameter("padding"),
+    OrdinalParameter("tile", (1, 2, 3, 4)),
+)
+SHAPE = tuple(len(p.values) for p in PARAMETERS)
+
+rows = st.sets(st.tuples(*(st.integers(0, n - 1) for n in SHAPE)), min_size=1, max_size=20).map(sorted)
+
+
+def configuration_of(row: tuple[int, ...]) -> Configuration:
+    return Configuration({p.name: p.values[code] for p, code in zip(PARAMETERS, row, strict=True)})
+
+
+@given(rows, st.randoms(use_true_random=False))
+@settings(max_examples=30, deadline=None)
+def test_valid_is_what_was_given_and_nothing_else(given_rows: list[tuple[int, ...]], random: object) -> None:
+    shuffled = [*given_rows, given_rows[0]]
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    space = SearchSpace.from_codes(PARAMETERS, np.array(shuffled))
+    assert space.size == len(space) == len(given_rows)
+    assert space.cartesian_size == 48
+    assert space.names == ("block", "layout", "padding", "tile")
+    everything = np.array(list(np.ndindex(*SHAPE)))
+    for row, index in zip(everything.tolist(), space.indices_of(everything).tolist(), strict=True):
+        configuration = configuration_of(tuple(row))
+        assert (tuple(row) in given_rows) == (index >= 0) == (configuration in space)
+        if index >= 0:
+            assert space.configuration(index) == configuration
+            assert space.index(configuration) == index
+            assert space.codes([index]).tolist() == [row]
+    # The same set of rows in another order is the same space.
+    assert (
+        space.codes(range(space.size)).tolist()
+        == SearchSpace.from_codes(PARAMETERS, np.array(given_rows)).codes(range(space.size)).tolist()
+    )
+
+
+@given(rows)
+@settings(max_examples=20, deadline=None)
+def test_samples_and_neighbours_stay_inside(given_rows: list[tuple[int, ...]]) -> None:
+    space = SearchSpace.from_codes(PARAMETERS, np.array(given_rows))
+    rng = np.random.default_rng(1)
+    for drawn in (space.sample(space.size, rng), space.latin_hypercube(space.size, rng)):
+        assert sorted(drawn.tolist()) == list(range(space.size))
+    codes = space.codes(range(space.size))
+    for index in range(space.size):
+        differing = (codes != codes[index]).sum(axis=1)
+        assert space.neighbours(index).tolist() == np.flatnonzero(differing == 1).tolist()
+    features = space.features(range(space.size))
+    assert len(features) == space.size
+    assert np.all((features >= 0) & (features <= 1))
+
+
+@given(rows, st.sampled_from([(32,), (64, 128)]), st.sampled_from([("row",), ("row", "col")]))
+@settings(max_examples=30, deadline=None)
+def test_a_restriction_keeps_the_rows_with_those_values(
+    given_rows: list[tuple[int, ...]], blocks: tuple[int, ...], layouts: tuple[str, ...]
+) -> None:
+    space = SearchSpace.from_codes(PARAMETERS, np.array(given_rows))
+    wanted = {c for c in map(configuration_of, given_rows) if c["block"] in blocks and c["layout"] in layouts}
+    if not wanted:
+        with pytest.raises(EmptySpaceError):
+            space.restrict({"block": blocks, "layout": layouts})
+        return
+    restricted = space.restrict({"block": blocks, "layout": layouts})
+    assert set(restricted.configurations(range(restricted.size))) == wanted
+    again = restricted.restrict({"padding": (False, True)})
+    assert again.size == restricted.size
+
+
+# -- covering sets have every value, representatives every combination; against listing the ----------
+
+CONSTRAINTS = (
+    "a + b <= 8",
+    "not c or a * b % 3 == 0",
+    "t != 'fp16' or b > 2",
+    "a != 5",
+    "b % (a - 3) == 0 or t == 'fp64'",
+)
+
+
+def spaces() -> st.SearchStrategy[SearchSpace]:
+    @st.composite
+    def draw(choose: st.DrawFn) -> SearchSpace:
+        parameters = [
+            IntegerParameter("a", 4, choose(st.integers(4, 9))),
+            IntegerParameter("b", 0, choose(st.integers(0, 6))),
+            BooleanParameter("c"),
+            PrecisionParameter("t", ["fp64", "fp32", "fp16"]),
+        ]
+        constraints = [c for c in CONSTRAINTS if choose(st.booleans())]
+        try:
+            return SearchSpace(parameters, constraints)
+        except EmptySpaceError:
+            return SearchSpace(parameters)
+
+    return draw()
+
+
+def distinct(space: SearchSpace, names: tuple[str, ...]) -> set[tuple[Any, ...]]:
+    return {c.subset(names) for c in space.configurations(np.arange(space.size))}
+
+
+@pytest.fixture(params=["listed", "sampled"])
+def pooled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Either all configurations are in the pool, or so few that most values have to be looked for."""
+    if request.param == "sampled":
+        monkeypatch.setattr(search_space, "_POOL", 2)
+        monkeypatch.setattr(search_space, "_LISTED", 2)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("pooled")
+class TestBothPools:
+    @settings(max_examples=20)
+    @given(space=spaces(), seed=st.integers(0, 2**32 - 1))
+    def test_every_valid_value_comes(self, space: SearchSpace, seed: int) -> None:
+        chosen = space.covering(np.random.default_rng(seed))
+        found = space.configurations(chosen)
+        for name in space.names:
+            assert {c.subset((name,)) for c in found} == distinct(space, (name,))
+        # The greedy choice never takes one that adds nothing.
+        assert len(chosen) == len(set(chosen.tolist())) <= 1 + sum(len(p.values) - 1 for p in space.parameters)
+
+    @settings(max_examples=20)
+    @given(space=spaces(), names=st.permutations("abct"), n=st.integers(0, 4), seed=st.integers(0, 2**32 - 1))
+    def test_every_valid_combination_comes_once(self, space: SearchSpace, names: list[str], n: int, seed: int) -> None:
+        chosen = space.representatives(names[:n], np.random.default_rng(seed))
+        found = [c.subset(tuple(names[:n])) for c in space.configurations(chosen)]
+        assert len(found) == len(set(found))
+        assert set(found) == distinct(space, tuple(names[:n]))
+
+
+def test_representatives_are_in_the_order_of_their_combinations(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = SearchSpace([IntegerParameter("a", 1, 6), IntegerParameter("b", 1, 6), IntegerParameter("c", 1, 6)])
+    expected = list(itertools.product(range(1, 7), range(1, 7)))
+    for listed in (2**18, 5):
+        monkeypatch.setattr(search_space, "_LISTED", listed)
+        chosen = space.representatives(["c", "a"], np.random.default_rng(0))
+        assert [c.subset(("c", "a")) for c in space.configurations(chosen)] == expected
+
+
+# -- samples: uniform without bias and without replacement, and Latin hypercubes that spread ---------
+
+#: A tree that is much denser on one side: choosing children uniformly would be biased (Hellsten 2023, Sec. 4.2).
+LOPSIDED = SearchSpace(
+    [IntegerParameter("a", 1, 8), IntegerParameter("b", 1, 8), BooleanParameter("c")], ["b <= a or a == 1"]
+)
+
+
+def test_every_subset_is_equally_likely() -> None:
+    rng = np.random.default_rng(12)
+    space = SearchSpace([IntegerParameter("a", 0, 5)])
+    subsets = dict.fromkeys(itertools.combinations(range(6), 3), 0)
+    for _ in range(4000):
+        subsets[tuple(sorted(space.sample(3, rng).tolist()))] += 1  # type: ignore[index]
+    assert stats.chisquare(list(subsets.values())).pvalue > 0.01
+
+
+def test_what_is_excluded_never_comes_and_the_rest_is_equally_likely() -> None:
+    rng = np.random.default_rng(13)
+    excluded = {0, 1, 5, 6, 7, LOPSIDED.size - 1, -3, LOPSIDED.size + 4}
+    drawn = np.concatenate([LOPSIDED.sample(4, rng, exclude=excluded) for _ in range(4000)])
+    counts = np.bincount(drawn, minlength=LOPSIDED.size)
+    allowed = [i for i in range(LOPSIDED.size) if i not in excluded]
+    assert counts[allowed].sum() == len(drawn)
+    assert stats.chisquare(counts[allowed]).pvalue > 0.01
+
+
+@pytest.mark.parametrize("n", [0, 40, 80, 81, 500])
+def test_samples_are_distinct_up_to_the_last_configuration(n: int) -> None:
+    space = SearchSpace([IntegerParameter("a", 1, 100)])
+    excluded = set(range(3, 100, 5))
+    drawn = space.sample(n, np.random.default_rng(n), exclude=excluded)
+    assert drawn.dtype == np.int64
+    assert len(drawn) == len(set(drawn.tolist())) == min(n, 80)
+    assert not excluded & set(drawn.tolist())
+    assert space.sample(3, np.random.default_rng(0), exclude=frozenset(range(100))).tolist() == []
+
+
+def test_samples_of_a_space_near_the_limit_of_indices() -> None:
+    space = SearchSpace([IntegerParameter(f"p{k}", 1, 1000) for k in range(6)])
+    drawn = space.sample(1000, np.random.default_rng(3))
+    assert len(set(drawn.tolist())) == 1000
+    assert space.indices_of(space.codes(drawn)).tolist() == drawn.tolist()
+    assert stats.kstest(drawn / space.size, "uniform").pvalue > 0.01
+    assert len(set(space.latin_hypercube(300, np.random.default_rng(3)).tolist())) == 300
+
+
+@pytest.mark.parametrize("n", [1, 2, 20, 60, LOPSIDED.size - 1, LOPSIDED.size, LOPSIDED.size + 50])
+def test_a_latin_hypercube_is_distinct_and_valid(n: int) -> None:
+    points = LOPSIDED.latin_hypercube(n, np.random.default_rng(n))
+    assert points.dtype == np.int64
+    assert len(set(points.tolist())) == len(points) == min(n, LOPSIDED.size)
+    assert all(LOPSIDED.configuration(int(i)) in LOPSIDED for i in points)
+
+
+def test_a_latin_hypercube_is_uniform_over_valid_configurations_and_spreads_more_than_chance() -> None:
+    space = SearchSpace(
+        [IntegerParameter(name, 1, 20) for name in "abcd"], ["a * b <= 100", "c + d > 10", "a + c != 7"]
+    )
+    rng = np.random.default_rng(8)
+    everywhere = space.features(np.arange(space.size)).mean(axis=0)
+    chance, designed, spread_by_chance, spread = [], [], [], []
+    for _ in range(60):
+        for draw, means, spreads in (
+            (space.sample, chance, spread_by_chance),
+            (space.latin_hypercube, designed, spread),
+        ):
+            points = space.features(draw(24, rng))
+            means.append(points.mean(axis=0) - everywhere)
+            distances = np.linalg.norm(points[:, None] - points[None], axis=2)
+            spreads.append(distances[np.triu_indices(24, 1)].min())
+    # Stratified means vary less about the true mean, and the closest two points are further apart.
+    assert np.abs(np.mean(designed, axis=0)).max() < 0.02
+    assert np.std(designed) < 0.6 * np.std(chance)
+    assert np.mean(spread) > 1.3 * np.mean(spread_by_chance)
+
+
+def test_the_nearest_valid_configuration_moves_as_little_as_it_can() -> None:
+    space = SearchSpace(
+        [IntegerParameter("a", 1, 9), OrdinalParameter("b", [1, 2, 4, 8]), CategoricalParameter("c", ["x", "y", "z"])],
+        ["a in (2, 3, 8)", "c != 'y'"],
+    )
+    rows = np.array([[0, 1, 0], [4, 2, 2], [8, 3, 1], [1, 0, 0]])
+    found = space.codes(space.nearest_valid(rows, np.random.default_rng(0)))
+    assert found[:, 0].tolist() == [1, 2, 7, 1]
+    assert found[:, 1].tolist() == [1, 2, 3, 0]
+    assert found[[0, 1, 3], 2].tolist() == [0, 2, 0]
+    assert found[2, 2] in (0, 2)
+
+
+def test_ties_and_categories_are_drawn_when_the_nearest_is_not_unique() -> None:
+    space = SearchSpace(
+        [IntegerParameter("a", 1, 5), CategoricalParameter("c", ["x", "y", "z"]), PermutationParameter("p", 2)],
+        ["a != 3 or c == 'x'", "c != 'y' or a == 9", "a < 3 or a > 3"],
+    )
+    rows = np.tile([2, 1, 0], (400, 1))
+    found = space.codes(space.nearest_valid(rows, np.random.default_rng(1)))
+    assert sorted(set(found[:, 0].tolist())) == [1, 3]
+    assert sorted(set(found[:, 1].tolist())) == [0, 2]
+    for column in (found[:, 0], found[:, 1]):
+        assert min(np.unique(column, return_counts=True)[1]) > 130
