@@ -600,7 +600,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 A, B, C, D = (Configuration({"block": block}) for block in range(4))
 
 
-class race_Machine:
+class Racers:
     """Launches that take made-up times; its clock goes on with each."""
 
     def __init__(self, noise: str, times_ms: Mapping[Configuration, float], seed: int = 0) -> None:
@@ -626,13 +626,13 @@ class race_Machine:
 
 
 def run(
-    machine: race_Machine, *groups: Sequence[Configuration], until_ms: float = 1e9
+    machine: Racers, *groups: Sequence[Configuration], until_ms: float = 1e9
 ) -> list[Mapping[Configuration, float]]:
     return race(machine.measure, groups, lambda: machine.clock_ms >= until_ms)
 
 
 def test_who_is_far_behind_leaves_after_few_rounds() -> None:
-    machine = race_Machine("quiet", {A: 1.0, B: 1.04, C: 1.5, D: 2.0})
+    machine = Racers("quiet", {A: 1.0, B: 1.04, C: 1.5, D: 2.0})
     rounds = run(machine, [A, B, C], [D])
     assert machine.visits(C) == machine.visits(D) == 3
     assert LEAST_ROUNDS <= machine.visits(A) == machine.visits(B) == len(rounds) <= 30
@@ -642,7 +642,7 @@ def test_who_is_far_behind_leaves_after_few_rounds() -> None:
 def test_the_fastest_is_found_whatever_the_noise_and_launches_go_where_it_is_close(noise: str) -> None:
     found, close, far = 0, 0, 0
     for seed in range(20):
-        machine = race_Machine(noise, {A: 1.08, B: 1.0, C: 1.6}, seed)
+        machine = Racers(noise, {A: 1.08, B: 1.0, C: 1.6}, seed)
         rounds = run(machine, [A, B, C], until_ms=2_000.0)
         typical = Finals.of(rounds, len(rounds)).typical_ms(A)
         found += min(typical, key=typical.__getitem__) == B
@@ -653,7 +653,7 @@ def test_the_fastest_is_found_whatever_the_noise_and_launches_go_where_it_is_clo
 
 
 def test_equals_are_settled_as_equals() -> None:
-    machine = race_Machine("quiet", {A: 1.0, B: 1.0, C: 1.0})
+    machine = Racers("quiet", {A: 1.0, B: 1.0, C: 1.0})
     rounds = run(machine, [A, B, C])
     finals = Finals.of(rounds, len(rounds))
     assert all(ratio.is_equal for ratio in finals.tied_with(A).values())
@@ -661,17 +661,17 @@ def test_equals_are_settled_as_equals() -> None:
 
 
 def test_time_that_is_up_leaves_rounds_enough_for_an_interval() -> None:
-    machine = race_Machine("always busy", {A: 1.0, B: 1.0})
+    machine = Racers("always busy", {A: 1.0, B: 1.0})
     assert len(run(machine, [A, B], until_ms=0.0)) == LEAST_ROUNDS
 
 
 def test_who_fails_is_out_and_the_others_go_on() -> None:
-    machine = race_Machine("quiet", {A: 1.0, B: 1.04, C: 1.05})
+    machine = Racers("quiet", {A: 1.0, B: 1.04, C: 1.05})
     machine.fails[A] = 1
     rounds = run(machine, [A, B, C])
     assert machine.visits(A) == 3
     assert machine.visits(B) == len(rounds)
-    machine = race_Machine("quiet", {A: 1.0, B: 1.0})
+    machine = Racers("quiet", {A: 1.0, B: 1.0})
     machine.fails = {A: 0, B: 0}
     assert run(machine, [A, B]) == []
     assert len(machine.asked) == 1
@@ -681,7 +681,7 @@ def test_who_fails_is_out_and_the_others_go_on() -> None:
 def test_of_identical_code_the_interval_holds_one_after_the_choice(noise: str) -> None:
     held, repeated = 0, 120
     for seed in range(repeated):
-        machine = race_Machine(noise, {A: 1.0, B: 1.0, C: 1.0, D: 1.0}, seed)
+        machine = Racers(noise, {A: 1.0, B: 1.0, C: 1.0, D: 1.0}, seed)
         rounds = run(machine, [A, B], [C, D], until_ms=500.0)
         typical = Finals.of(rounds, len(rounds)).typical_ms(A)
         # The luckier of either pair is reported.
