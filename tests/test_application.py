@@ -47,7 +47,6 @@ from mptune.run import Run
 from mptune.show import plot
 from mptune.tuning import TuneSettings, tune
 from mptune.tuning.explain import explain
-from mptune.tuning.session import RunSession
 from mptune.tuning.verify import verify
 from mptune.wisdom import gather, read_sources
 from tests.tiers import few
@@ -290,37 +289,6 @@ def test_a_search_without_fp64_has_errors_against_it(tmp_path):
     assert 1e-9 < found.best.error < 1e-5
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("most", "said"),
-    [
-        (
-            1,
-            "the time limit was reached before any narrower type was tried; give more --time-limit, or smaller sizes "
-            "(--size)",
-        ),
-    ],
-)
-def test_a_time_limit_ends_the_search_at_once_and_says_before_what(most, said, tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(RunSession, "is_in_time", property(lambda self: len(self.trials) < most))
-    monkeypatch.setattr(RunSession, "closing_s", property(lambda self: -1.0))
-    settings = {"max_error": 1e-3, "budget": 40, "inputs": 1, "verify": 20, "time_limit_s": 1.0}
-    path = tmp_path / "limited.db"
-    found = tune(application(), backend="host", output=path, on_warning=lambda _: None, **settings)
-    summary = found.summary()
-    assert summary["evaluations"] == most
-    assert summary["ended"] == said
-    shown = " ".join(caller(monkeypatch, capfd)("show", path).out.split())
-    assert f"{most} of 40 evaluations: {said}" in shown
-    if most < 2:  # there is nothing to compare with
-        assert not found.state.finals.times_ms
-    # What follows is the least that there is in any case.
-    finals = found.state.finals
-    assert finals.chosen_after <= 6
-    assert len(finals.times_ms) - finals.chosen_after <= 12
-    assert found.best.metric("unseen_inputs") == 5
-
-
 class TestWhatARunIsUsedFor:
     @pytest.mark.full
     def test_the_winner_is_verified_on_further_inputs(self, run, path, tmp_path):
@@ -374,44 +342,6 @@ class TestTimes:
         assert run_once(application(steps=steps), {})[2] >= 50.0
 
 
-INNER = Kernel(
-    name="inner",
-    parameters=[PrecisionParameter("type", ["fp64", "fp32"]), OrdinalParameter("block", [32, 64])],
-    arguments=[In("x", "n", precision="type"), Out("y", "n", precision="type"), Scalar("n", dtype="int32")],
-    grid=["(n + block - 1) // block"],
-    block=["block"],
-    template="""
-extern "C" __global__ void inner(const {{ type }} * x, {{ type }} * y, int n) {
-    const int i = blockIdx.x * {{ block }} + threadIdx.x;
-    if (0 < i && i < n - 1) y[i] = ({{ type }})0.5 * x[i];
-}
-""",
-)
-
-
-def rimmed(steps):
-    """An application of one kernel that leaves the rim of its output as it was."""
-    return Application(
-        name="rimmed",
-        kernels=[INNER],
-        buffers=[
-            Buffer("x", "n", precision="type"),
-            Scratch("y", "n", precision="type"),
-            Scratch("z", "n", precision="type"),
-            Buffer("total", 1, precision="fp64"),
-        ],
-        sizes={"default": {"n": 50}},
-        inputs=lambda rng, size: {"x": rng.uniform(0.5, 1.0, size.n)},
-        steps=steps,
-        outputs=["total"],
-    )
-
-
-def halve(run, size):
-    run.inner(x=run.x, y=run.z, n=size.n)
-    run.write(run.total, run.read(run.z)[1:-1].sum())
-
-
 def forgetful(run, size):
     """It finds the vector, and leaves it where nobody looks."""
     run.matvec(a=run.a, x=run.x, y=run.y)
@@ -446,7 +376,7 @@ def test_steps_that_end_the_worker_while_it_starts_are_named():
 
     message = "could not start: the worker exited with code 3 in the reference phase: .* the steps of an application"
     with pytest.raises(LaunchError, match=message):
-        tune(rimmed(steps), backend="host", budget=2, on_warning=lambda _: None)
+        tune(application(steps=steps), backend="host", budget=2, on_warning=lambda _: None)
 
 
 # -- what is wrong with an application is said in one line that names it, on the command line --------
@@ -597,10 +527,6 @@ def test_the_winner_is_drawn_beside_the_widest_types(
 @pytest.mark.parametrize(
     ("picture", "message"),
     [
-        (
-            None,
-            "application power has no picture: define picture(outputs, inputs, size) beside its steps",
-        ),
         (
             lambda outputs, inputs, size: outputs["y"],
             "the picture of application power failed: KeyError: 'y' (test_application.py:",
@@ -796,18 +722,3 @@ class TestSources:
         assert done.code == 1
         assert "power at a_type=fp64" in done.err
         assert "facto" in done.err
-
-    @pytest.mark.full
-    def test_check_survives_what_ends_its_process(self, file: Path, monkeypatch: Any, capfd: Any) -> None:
-        call, text = caller(monkeypatch, capfd), file.read_text()
-        first = "def steps(run, size):\n"
-        assert first in text
-        for what, message in {
-            "import os; os._exit(0)": "exited with code 0 in the reference phase",
-            "import os; os.abort()": "was ended by SIGABRT",
-            "raise GeneratorExit": "steps of application power failed: GeneratorExit (power.py:",
-        }.items():
-            file.write_text(text.replace(first, f"{first}    {what}\n"))
-            done = call("check", file, "--sample", "1")
-            assert (done.code, done.err.count("\n")) == (2, 1), done.err
-            assert message in done.err

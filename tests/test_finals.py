@@ -103,15 +103,6 @@ def test_who_is_slower_beside_a_third_is_no_tie() -> None:
     assert set(finals(*together, *alike).tied_with(OTHER)) == {ONE}
 
 
-def test_drift_and_load_are_noise() -> None:
-    steady = finals(*[{ONE: 2.0, OTHER: 1.0}] * 9, tasks=0.1)
-    assert steady.drift == pytest.approx(0.0)
-    drifting = finals(*[{ONE: 2.0 * (1 + i / 10), OTHER: 1.0 + i / 10} for i in range(9)])
-    assert drifting.drift == pytest.approx(0.8 * 0.8 / 1.08, rel=0.2)
-    # The difference of two configurations is no drift.
-    assert finals(*[{ONE: 2.0, OTHER: 1.0}, {OTHER: 1.0}] * 5).drift == pytest.approx(0.0)
-
-
 def test_as_data_and_back() -> None:
     found = Finals.of([{ONE: 2.0, OTHER: 1.0}, {OTHER: 1.5}], 1, 0.5, (0.1, 0.2))
     assert RunState.from_json(RunState(finals=found).to_json()).finals == found
@@ -378,35 +369,6 @@ def test_finalist_that_fails_is_out_where_the_kernel_is_to_blame(
     if is_out:  # what takes its place is measured again, too
         assert run.best.configuration not in failed
         assert run.state.finals.is_chosen(run.best.configuration) or run.best.metric("error_spread") >= 0
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("status", [Status.NON_FINITE])
-def test_finalist_that_turns_out_wrong_does_not_win(monkeypatch: pytest.MonkeyPatch, status: Status) -> None:
-    wrong: list[Configuration] = []
-    remeasure = DeviceEvaluator.remeasure
-
-    def fail(self: DeviceEvaluator, trials: list[Trial], rounds: int, visit: TimingPlan) -> Finished:
-        answer = remeasure(self, trials, rounds, visit)
-        wrong[:] = wrong or [answer.trials[0].configuration]
-        return dataclasses.replace(
-            answer,
-            trials=tuple(
-                dataclasses.replace(t, status=status, measurement=Measurement({"error": 1.0}))
-                if t.configuration in wrong
-                else t
-                for t in answer.trials
-            ),
-        )
-
-    monkeypatch.setattr(DeviceEvaluator, "remeasure", fail)
-    kernel = load_kernel(Path(__file__).with_name("own_kernel.py"))
-    # If it is of the widest types, the run says that it is wrong.
-    run = tune(kernel, backend="host", budget=9, max_error=1e-5, strategy="random", on_warning=lambda _: None)
-    assert run.best is not None
-    assert run.best.configuration not in wrong
-    (trial,) = [t for t in run.trials if t.configuration in wrong]
-    assert trial.status is status
 
 
 def with_times(tasks: float, spread: float) -> Callable[..., Finished]:

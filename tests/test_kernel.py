@@ -17,10 +17,9 @@ from vendor_compilers import needs
 import mptune
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.cpp.prelude import prelude, prelude_names, why_reserved
-from mptune.cpp.tokens import KEYWORDS
+from mptune.cpp.prelude import prelude, why_reserved
 from mptune.errors import CompileError, KernelError, MptuneError, UnknownNameError
-from mptune.kernel import Constant, In, InOut, Kernel, LaunchShape, Out, Scalar, Sizes, Work
+from mptune.kernel import Constant, In, InOut, Kernel, LaunchShape, Out, Scalar, Work
 from mptune.kernel.limits import device_constraints, widest
 from mptune.paths import bundled_folder
 from mptune.precision import PRECISIONS, promoted
@@ -281,22 +280,6 @@ def test_failures_that_say_the_same_are_told_once() -> None:
     assert f"template of kernel poly, line {lines - 2} (line" in result.failures[0].message
 
 
-def test_values_held_in_a_wider_type_have_their_bits() -> None:
-    """On a processor without arithmetic in fp16, local values of it are held in float."""
-    kernel = Kernel(
-        name="bits",
-        parameters=[PrecisionParameter("x_type", ["fp16", "bf16"])],
-        arguments=[InOut("x", 1, precision="x_type")],
-        grid=["1"],
-        block=["1"],
-        template='extern "C" __global__ void bits({{ x_type }}* x) {\n'
-        "    const local<{{ x_type }}> held = x[0];\n"
-        "    if (held.to_bits() == 0) x[0] = {{ x_type }}(2.0f);\n}\n",
-    )
-    found = check(kernel, get_backend("host"), sizes=Sizes({}), sample="all")
-    assert [compilation.message for compilation in found.compilations] == ["", ""]
-
-
 # -- the work a kernel declares: operations by the type they are in, bytes by what its ---------------
 
 TYPES = ["fp64", "fp32", "fp16", "bf16"]
@@ -460,23 +443,6 @@ def test_what_is_refused_does_not_compile_and_what_is_not_does(backend: str, arc
     assert [name for name in FREE if not compiles(name)] == []
     assert all(map(why_reserved, RESERVED))
     assert not any(map(why_reserved, FREE))
-
-
-def test_the_names_are_those_of_the_prelude() -> None:
-    found = prelude_names()
-    assert set(found) > {
-        "vec",
-        "half",
-        "isnan",
-        "atomicAdd",
-        "threadIdx",
-        "joined",
-        "rsqrt",
-        "SHARED_DYNAMIC",
-    }
-    # Local to the prelude, or undone at its end.
-    assert not set(found) & {"detail", "promote", "address", "value", "T", "kind_of", "MPTUNE_EXTREMUM", "struct"}
-    assert not KEYWORDS & set(found)
 
 
 def test_a_kernel_of_such_a_name_is_refused_when_it_is_made() -> None:

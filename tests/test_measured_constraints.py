@@ -18,7 +18,7 @@ from mptune.results.objective import Objective
 from mptune.results.trial import Status, Trial
 from mptune.run import Run
 from mptune.source.loading import load_kernel
-from mptune.tuning import Progress, TuneSettings, tune
+from mptune.tuning import TuneSettings, tune
 
 #: An observer as a third party would ship it: 4 units for two fp64, 3 for one, ... 0 for two fp16; and one for nobody.
 PLUGIN = """
@@ -181,26 +181,6 @@ def test_constraints_and_observed_metrics_survive_in_the_run_file(measured: tupl
     assert loaded.summary()["measured_constraints"] == ["effort_j <= 1.0"]
     assert {"effort_j", "block_w", "bandwidth_gb_s"} <= set(loaded.best.measurement.metrics)
     assert list(loaded.to_dataframe()["feasible"]) == [value <= 1 for value in effort(loaded)]
-
-
-@pytest.mark.full
-def test_resume_under_another_limit_judges_anew_without_measuring(kernel: Kernel, tmp_path: Path) -> None:
-    path = tmp_path / "poly.db"
-    strict = tune(kernel, settings(objective="error", constraints=("effort_j < 0",), budget=5), output=path)
-    assert strict.best is None
-    assert strict.closest is not None
-    assert strict.closest.metric("effort_j") == min(effort(strict))
-    told: list[Progress] = []
-    loose = tune(
-        kernel,
-        settings(objective="error", constraints=("effort_j <= 4",), budget=5),
-        output=path,
-        resume=True,
-        on_progress=told.append,
-    )
-    assert all(progress.replayed for progress in told)
-    assert loose.statuses == {"ok": 5}
-    assert loose.best is not None
 
 
 # -- what cannot be had ------------------------------------------------------------------------

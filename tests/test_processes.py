@@ -240,12 +240,6 @@ def group(folder, limit, used, reclaimable, names=("memory.max", "memory.current
     (folder / "memory.stat").write_text(f"anon 5\n{names[2]} {reclaimable}\n")
 
 
-def test_the_machine_alone(tmp_path):
-    machine(tmp_path)
-    assert available_memory_bytes(tmp_path) == 8_000_000 * 1024
-    assert total_memory_bytes(tmp_path) == 16_000_000 * 1024
-
-
 def test_the_tightest_enclosing_group_counts(tmp_path):
     machine(tmp_path)
     (tmp_path / "proc/self/cgroup").write_text("0::/jobs/42/step\n")

@@ -99,14 +99,6 @@ def _time(n: int) -> Measurement:
     return Measurement({"time_ms": float(n)} if n >= 5 else {})
 
 
-def test_the_same_seed_gives_the_same_runs_and_another_seed_others() -> None:
-    first, again = (simulate(recording(), "genetic", budget=25, repeats=3, seed=4) for _ in range(2))
-    assert [run.best for run in first.runs] == [run.best for run in again.runs]
-    later = simulate(recording(), "genetic", budget=25, repeats=1, seed=6)
-    assert later.runs[0].best == first.runs[2].best
-    assert len({run.best for run in first.runs}) == 3
-
-
 @pytest.mark.parametrize(("max_error", "kinds"), [(1e-2, KINDS), (1e-3, KINDS), (1e-5, KINDS[:2]), (1e-10, KINDS[:1])])
 def test_only_accurate_configurations_count(max_error: float, kinds: tuple[str, ...]) -> None:
     recorded = recording()
@@ -369,18 +361,6 @@ def test_runs_without_anything_feasible_count_with_the_worst_feasible_value() ->
     document = comparison.to_json()
     assert [cell["nothing_feasible"] for cell in document["cells"]] == [1.0, 0.0]
     assert [row["nothing_feasible"] for row in document["cells"][0]["quartiles"]] == [1.0, 0.5]
-
-
-def test_several_objectives_are_compared_by_what_is_missing_of_the_hypervolume() -> None:
-    space = comparison_recording("x", 1)
-    comparison = compare([space], ("exhaustive", "random"), objectives=("time", "error"), budget=96, processes=1)
-    whole = comparison.simulation("x", "exhaustive")
-    assert whole.distance_curves()[:, -1] == pytest.approx(0.0, abs=1e-12)
-    shares = np.array([run.hypervolume for run in comparison.simulation("x", "random").runs])
-    assert comparison.simulation("x", "random").distance_curves() == pytest.approx(1 - shares, abs=1e-12)
-    assert comparison.best_at_end() == pytest.approx(1.0)
-    with pytest.raises(MptuneError, match="multi-objective strategies: bayesian-pareto, exhaustive, nsga2"):
-        compare([space], ("genetic",), objectives=("time", "error"), budget=5, processes=1)
 
 
 def comparison_recording(name: str, seed: int) -> Run:

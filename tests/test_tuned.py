@@ -564,14 +564,3 @@ def test_folders_of_headers_mean_the_same_anywhere(tmp_path: Path, monkeypatch: 
 def test_a_flag_that_may_run_something_is_not_taken_from_a_file(flag: str) -> None:
     with pytest.raises(MptuneError, match="of a run file: expected an optimisation"):
         recorded_flags(["-O2", flag])
-
-
-@pytest.mark.usefixtures("charts")
-@pytest.mark.full
-def test_a_run_that_will_be_refused_says_so(tmp_path: Path) -> None:
-    header = tmp_path / "factor.h"
-    header.write_text("#define FACTOR 3\n")
-    said: list[str] = []
-    flags = (f"-include{header}",)
-    mptune.tune(SCALED, backend="host", budget=2, verify=0, flags=flags, on_warning=said.append)
-    assert any("verify, explain and emit will refuse this run: compiler flag '-include" in each for each in said)

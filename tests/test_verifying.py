@@ -351,7 +351,7 @@ def test_all_finalists_that_fall_as_well_are_found_at_once():
 
 
 @pytest.mark.parametrize(
-    ("draw_s", "inputs"),
+    ("draw_s", "verification_inputs"),
     [(0.1, 20), (1.0, 20), (2.0, 16), (4.0, 8), (10.0, LEAST_INPUTS), (1000.0, LEAST_INPUTS)],
 )
 def test_fewer_inputs_where_they_would_take_more_than_a_quarter_of_the_run(draw_s, verification_inputs):

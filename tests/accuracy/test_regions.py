@@ -447,15 +447,6 @@ def test_a_user_s_function_is_given_the_elements_that_are_compared():
     assert not first_look(judging(["y"], largest), {"y": reference})
 
 
-def test_one_that_sees_the_inputs_is_given_all():
-    def residual(output, reference, inputs):
-        assert np.isnan(reference[1])
-        return float(np.nanmax(np.abs(output - inputs["x"])))
-
-    reference = np.array([1.0, math.nan, 3.0])
-    assert evaluate_outputs({"y": reference}, {"y": reference}, residual, {"x": np.ones(3)}).error == 2
-
-
 # -- unwritten elements --------------------------------------------------------------------------
 
 

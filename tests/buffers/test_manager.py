@@ -537,15 +537,6 @@ def test_a_reference_that_differs_from_call_to_call_is_refused(tmp_path):
     assert set(checked(restless(1e-15), tmp_path)) == {"y"}
 
 
-def test_a_reference_may_say_by_how_much_it_differs(tmp_path):
-    definition = restless(1e-7)
-    definition.reference.largest_difference = 1e-6
-    assert set(checked(definition, tmp_path)) == {"y"}
-    definition.reference.largest_difference = 1e-8
-    with pytest.raises(ReferenceDataError, match="differs when it is computed again"):
-        checked(definition, tmp_path / "other")
-
-
 @pytest.mark.parametrize(
     "give",
     [

@@ -10,7 +10,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,22 +19,18 @@ import own_kernel
 import pytest
 from awkward_kernel import run_of
 from command_line import Call
-from described import create, described_run
-from made_up_devices import MadeUpDevices
+from described import create
 
-from mptune.accuracy.metrics import METRICS
 from mptune.backends.host_compiler import find_compiler
 from mptune.cli import app
-from mptune.interop import read_run, write_run
+from mptune.interop import read_run
 from mptune.kernel import Sizes
-from mptune.results.metric_expressions import OBJECTIVES
-from mptune.results.objective import PENALTIES, Objective
+from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.schemas import schema
-from mptune.show import APPLICATION_KINDS, KINDS, SOURCES, SUFFIXES, WIDTHS
+from mptune.show import KINDS
 from mptune.space.configuration import Configuration
-from mptune.strategies import STRATEGIES
 from mptune.tuning.tuning import rendered_sources
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
@@ -94,53 +89,6 @@ def test_export_for_replaying(mptune: Call, run_file: Path, name: str) -> None:
     for command in (("pareto",), ("report",), ("export", "--format", "csv"), ("simulate", "--budget", 2)):
         done = mptune(command[0], f"{name}.json.gz", *command[1:])
         assert (done.code, done.err.startswith("error")) == (0, False)
-
-
-def test_list_documents_every_option_of_every_strategy(mptune: Call) -> None:
-    rows = {row["strategy"]: row for row in json.loads(mptune("list", "--strategies", "--json").out)["strategies"]}
-    assert set(rows) == set(STRATEGIES)
-    for name, row in rows.items():
-        assert row["description"]
-        assert set(row["options"]) == {field.name for field in fields(STRATEGIES[name].options_class)}
-        assert all(option["help"] for option in row["options"].values()), name
-    shown = mptune("list", "--strategies").out
-    assert all(name in shown for name in STRATEGIES)
-    assert "max_candidates" in shown
-
-
-def test_backends_say_what_is_missing(mptune: Call) -> None:
-    rows = {row["backend"]: row for row in json.loads(mptune("backends", "--json").out)["backends"]}
-    assert set(rows) >= {"host", "cuda", "hip", "opencl"}
-    assert rows["host"]["can_run"]
-    for row in rows.values():
-        assert row["can_run"] or row["reason"]
-    printed = mptune("backends").out
-    assert "host" in printed
-    host = rows["host"]
-    assert host["memory_bytes"] > 0
-    assert host["limits"]["max_threads_per_block"] == 1024
-    assert "memory" in printed
-    assert "1,024" in printed
-
-
-@pytest.mark.full
-def test_backends_compile_a_line_where_that_is_to_be_checked(mptune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mptune import errors
-    from mptune.backends.host_compiler import HostCompiler
-
-    found = {row["backend"]: row for row in json.loads(mptune("backends", "--check", "--json").out)["backends"]}
-    assert found["host"]["compiled"] is True
-    assert all(row["compiled"] in ((True,) if row["can_compile"] else (None,)) for row in found.values())
-
-    def fail(*_: object) -> None:
-        raise errors.CompileError("g++ rejected line\nfatal: no builtins")
-
-    monkeypatch.setattr(HostCompiler, "compile", fail)
-    failed = mptune("backends", "--check", "--json")
-    assert failed.code == 1
-    (host,) = (row for row in json.loads(failed.out)["backends"] if row["backend"] == "host")
-    assert (host["can_compile"], host["can_run"], host["compiled"]) == (False, False, False)
-    assert host["reason"] == "g++ rejected line fatal: no builtins"
 
 
 def test_render_prints_a_compilable_source(mptune: Call, tmp_path: Path) -> None:
@@ -274,16 +222,6 @@ def test_empty_space_names_the_constraint(mptune: Call, tmp_path: Path) -> None:
     assert "block * unroll > 4096" in " ".join(done.err.split())
 
 
-def test_simulate_under_a_threshold(mptune: Call, recording: Callable[..., Path]) -> None:
-    path = recording(errors=True)
-    met = mptune("simulate", path, "--budget", 60, "--strategy", "random", "--max-error", "1e-9", "--json")
-    assert met.code == 0
-    assert json.loads(met.out)["optimum"] == 2.0
-    never = mptune("simulate", path, "--budget", 5, "--strategy", "random", "--max-error", "1e-20")
-    assert never.code == 1
-    assert "no recorded configuration is within the limits" in never.err
-
-
 # -- exit codes of commands on a run without a winner, and standard output that holds nothing --------
 
 EXIT_CODES_OWN = Path(__file__).parents[1] / "own_kernel.py"
@@ -385,16 +323,6 @@ def test_without_the_kernel(explain: Call, run_file: Path) -> None:
     assert {change["parameter"] for change in found["changes"]} == {"x_type", "y_type"}
 
 
-def test_an_interrupt_says_how_to_go_on(explain: Call, run_file: Path, made_up: MadeUpDevices) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    made_up.ask = interrupt  # type: ignore[method-assign]
-    outcome = explain(run_file, "--kernel", EXPLAINING_OWN)
-    assert outcome.code == 130
-    assert "the same command goes on" in outcome.err
-
-
 # -- ``mptune report`` as a user meets it ------------------------------------------------------------
 
 REPORTING_OWN = Path(own_kernel.__file__)
@@ -407,7 +335,7 @@ def report(mptune: Call) -> Call:
 
 
 @pytest.fixture
-def run_file(tmp_path: Path) -> Path:
+def failed_run_file(tmp_path: Path) -> Path:
     trials = [
         Trial(POLY.configuration({}), Status.OK, "", Measurement({"time_ms": 2.0, "error": 1e-16}), key="a"),
         Trial(POLY.configuration({"x_type": "fp16"}), Status.CRASH, "signal 11", key="b"),
@@ -419,33 +347,19 @@ def run_file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("charts")
-@pytest.mark.full
-def test_a_report_has_a_name_unless_it_is_given_one(report: Call, run_file: Path, tmp_path: Path) -> None:
-    code, out, err = report("run.db")
-    assert code == 0
-    assert out.startswith("report.html (")
-    assert err == ""
-    code, out, err = report(run_file, run_file, "-o", "both/two.html")
-    assert (code, err) == (0, "")
-    text = (tmp_path / "both" / "two.html").read_text()
-    assert "(run (2))" in text
-    assert "poly(double* y, const double* x, int n)" in text
-
-
-@pytest.mark.usefixtures("charts")
-def test_what_a_user_gets_wrong_is_told(report: Call, run_file: Path) -> None:
-    before = run_file.read_bytes()
+def test_what_a_user_gets_wrong_is_told(report: Call, failed_run_file: Path) -> None:
+    before = failed_run_file.read_bytes()
     for arguments, message in (
         (("rum.db",), "did you mean 'run.db'"),
-        ((run_file, "-o", run_file), "is a run file: give the report another name"),
-        ((run_file, "-o", "/proc/report.html"), "cannot write the report /proc/report.html"),
-        ((run_file, "--sources", "-3"), "sources -3: expected at least 0"),
+        ((failed_run_file, "-o", failed_run_file), "is a run file: give the report another name"),
+        ((failed_run_file, "-o", "/proc/report.html"), "cannot write the report /proc/report.html"),
+        ((failed_run_file, "--sources", "-3"), "sources -3: expected at least 0"),
         ((), "Missing argument"),
     ):
         code, out, err = report(*arguments)
         assert (code, out) == (2, "")
         assert message in err
-    assert run_file.read_bytes() == before
+    assert failed_run_file.read_bytes() == before
 
 
 # -- ``mptune plot`` as a user meets it --------------------------------------------------------------
@@ -521,19 +435,6 @@ def test_all_kinds_and_the_document(plot: Callable[..., Any], plotting_run_file:
 
 
 @pytest.mark.usefixtures("charts")
-@pytest.mark.full
-def test_a_recorded_space_is_drawn_and_all_leaves_out_what_it_lacks(plot: Callable[..., Any], tmp_path: Path) -> None:
-    write_run(described_run(SETTINGS, trials()), tmp_path / "space.json.gz", "space")
-    code, out, err = plot("space.json.gz", "--kind", "all", "--max-error", "1e-5")
-    assert code == 0
-    assert out.split() == ["space-pareto.png", "space-progress.png", "space-parameters.png", "space-sensitivity.png"]
-    assert "no time plot: the run was recorded without durations" in err
-    code, out, err = plot("space.json.gz", "--kind", "time")
-    assert (code, out) == (2, "")
-    assert "without durations" in err
-
-
-@pytest.mark.usefixtures("charts")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -560,29 +461,6 @@ def compare(mptune: Call) -> Call:
     return lambda *arguments: mptune("compare", *arguments, "--processes", 1)
 
 
-def test_the_json_document_holds_every_figure(compare: Call, recording: Callable[..., Path]) -> None:
-    spaces = [recording(name) for name in ("one", "two")]
-    options = ("--strategies", "genetic,random", "--budget", 50, "--repeats", 2, "--seed", 3)
-    done = compare(*spaces, *options, "--strategy-option", "genetic.population=6", "--json")
-    assert done.code == 0
-    document = json.loads(done.out)
-    assert (document["budget"], document["seeds"], document["checkpoints"]) == (50, [3, 4], [40])
-    assert [row["space"] for row in document["spaces"]] == ["one", "two"]
-    assert [row["strategy"] for row in document["strategies"]] == ["genetic", "random"]
-    assert [(c["space"], c["strategy"]) for c in document["cells"]] == [
-        (space, strategy) for space in ("one", "two") for strategy in ("genetic", "random")
-    ]
-    for cell in document["cells"]:
-        assert cell["mean_distance"] >= 0
-        assert 0 < cell["best_at_end"] <= 1
-        assert set(cell["evaluations_within"]) == {"1%", "5%"}
-        (row,) = cell["quartiles"]
-        assert row["evaluations"] == 40
-        assert row["lower"] <= row["median"] <= row["upper"]
-    wins = document["win_probabilities"]
-    assert wins["genetic"]["random"] + wins["random"]["genetic"] == pytest.approx(1)
-
-
 def test_several_objectives(compare: Call, recording: Callable[..., Path]) -> None:
     space = recording("one", errors=True)
     common = (space, "--objectives", "time,error", "--budget", 60, "--repeats", 2)
@@ -595,38 +473,10 @@ def test_several_objectives(compare: Call, recording: Callable[..., Path]) -> No
     assert "supports one objective" in refused.err
 
 
-def test_a_hyperparameter_reaches_its_strategy(compare: Call, recording: Callable[..., Path]) -> None:
-    space = recording("one")
-    common = (space, "--strategies", "genetic", "--budget", 15, "--repeats", 5, "--json")
-    populations = (3, 3, 12)
-    small, again, large = (compare(*common, "--strategy-option", f"genetic.population={n}") for n in populations)
-    quartiles = [json.loads(done.out)["cells"][0]["quartiles"] for done in (small, again, large)]
-    assert quartiles[0] == quartiles[1] != quartiles[2]
-
-
-def test_a_threshold_leaves_out_spaces_where_nothing_meets_it(
-    compare: Call, recording: Callable[..., Path], tmp_path: Path
-) -> None:
-    accurate, never = recording("accurate", errors=True), tmp_path / "never.json"
-    never.write_text(accurate.read_text().replace("1e-10", "0.1").replace("1e-09", "0.1"))
-    common = ("--strategies", "random", "--budget", 40, "--repeats", 1, "--json")
-    both = compare(accurate, never, *common, "--max-error", "2e-9")
-    assert both.code == 0
-    assert [cell["space"] for cell in json.loads(both.out)["cells"]] == ["accurate"]
-    assert "left out" in both.err
-    assert "never" in both.err
-    alone = compare(never, *common, "--max-error", "2e-9")
-    assert alone.code == 1
-    assert "no recorded configuration is within the limits" in alone.err
-    assert json.loads(alone.out)["cells"] == []
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("--strategies", "random,genetc"), ("'genetc'", "did you mean 'genetic'")),
-        (("--strategies", "random,random"), ("given twice",)),
-        (("--strategies", "genetic", "--strategy-option", "genetic.populaton=3"), ("did you mean 'population'",)),
         (("--strategies", "genetic", "--strategy-option", "population=3"), ("STRATEGY.NAME=VALUE",)),
         (("--strategies", "random", "--max-error", "1e-3"), ("has no errors",)),
     ],
@@ -681,20 +531,3 @@ def test_help_and_usage_errors_need_no_numpy() -> None:
 def test_errors_in_names_need_nothing_heavy() -> None:
     wrong = ("--size smok", "--strategy bayesain", "--metric NRSME")
     assert not imported(*(f"tune axpy {option}" for option in wrong), "show nothing.db") & HEAVY
-
-
-def help_of(command: str, option: str) -> str:
-    (found,) = (param for param in app.commands[command].params if option in param.opts)
-    return str(getattr(found, "help", ""))
-
-
-def test_help_names_what_there_is() -> None:
-    assert all(name in help_of("tune", "--objective") for name in OBJECTIVES)
-    assert all(name in help_of("tune", "--penalty") for name in PENALTIES)
-    metrics = re.findall(r"\b(?:NR|M|Max)\w*E\b", help_of("tune", "--metric"))
-    assert len(metrics) >= 3
-    assert set(metrics) <= set(METRICS)
-    assert all(kind in help_of("plot", "--kind") for kind in (*KINDS, *APPLICATION_KINDS))
-    assert all(suffix in help_of("plot", "--output") for suffix in SUFFIXES)
-    assert all(width in help_of("plot", "--width") for width in WIDTHS)
-    assert {param.name: param.default for param in app.commands["report"].params}["sources"] == SOURCES

@@ -13,29 +13,24 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 from limited_backend import LimitedBackend
 
-from mptune.accuracy.pairs import Pairs, count_unwritten
 from mptune.backends import get_backend
-from mptune.backends.base import Backend, CompileOptions
-from mptune.backends.cuda import CudaBackend
-from mptune.backends.hip import HipBackend
+from mptune.backends.base import Backend
 from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.backends.host_compiler import HostCompiler
-from mptune.data import DataManager, Draw, Stream
+from mptune.data import Draw, Stream
 from mptune.data.data import make_inputs
-from mptune.errors import BackendUnavailableError, MptuneError, OutOfMemoryError, TemplateError
+from mptune.errors import MptuneError, TemplateError
 from mptune.kernel import Constant, In, InOut, Kernel, Out, Scalar
 from mptune.measure.bench import Bench, Request
-from mptune.measure.buffers import GUARD_BYTES, Buffers, Memory
 from mptune.measure.device import DeviceEvaluator
 from mptune.measure.policy import Plan
 from mptune.measure.pool import Pool
-from mptune.measure.program import Program
 from mptune.measure.timing import TimingPlan
 from mptune.measure.worker import Limits
 from mptune.results.objective import Objective
@@ -220,91 +215,6 @@ def test_a_configuration_that_cannot_be_rendered_is_one_trial(
         assert fine.key == evaluator.key_of(good) != failed.key
 
 
-# -- device_data -------------------------------------------------------------------------------------
-
-N = 1003
-
-
-class Counted(HostBuffer):
-    """Memory that knows whether it was given back."""
-
-    freed = False
-
-    def free(self) -> None:
-        super().free()
-        self.freed = True
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> DataManager:
-    kernel = Kernel(
-        name="k",
-        parameters=[PrecisionParameter("t", ["fp64", "fp32", "fp16", "bf16", "fp8_e5m2"])],
-        arguments=[
-            Out("y", "n", precision="t"),
-            InOut("z", "n", precision="t"),
-            In("x", "n", precision="t"),
-            Scalar("a", precision="t"),
-        ],
-        sizes={"default": {"n": N}},
-        inputs=lambda rng, size: {"x": rng.random(size.n), "z": rng.random(size.n), "a": 0.3},
-        reference=lambda inputs, size: {"y": inputs["x"], "z": inputs["z"]},
-        grid=["1"],
-        block=["1"],
-        template='extern "C" __global__ void k({{ t }}* y, {{ t }}* z, const {{ t }}* x, {{ t }} a) {}',
-    )
-    return DataManager(kernel, kernel.resolve_sizes(), cache_dir=tmp_path)
-
-
-def bind(memory: Memory, backend: HostBackend, data: DataManager, t: str) -> Buffers:
-    configuration = data.kernel.configuration({"t": t})
-    return memory.bind(Program(data.kernel, configuration, data.sizes, backend), data)
-
-
-def test_poison_shows_until_it_is_written(data: DataManager) -> None:
-    backend = HostBackend()
-    buffers = bind(Memory(backend, repeats=True), backend, data, "fp16")
-    buffers.poison()
-    reference = data.references["y"]
-    assert count_unwritten(Pairs.of(buffers.stored("y"), reference)) == N
-    written = np.zeros(N, np.float16)
-    written[7:] = buffers.stored("y")[7:]
-    buffers.memory["y"].write(written)
-    assert count_unwritten(Pairs.of(buffers.stored("y"), reference)) == N - 7
-
-
-def test_restore_undoes_what_a_launch_did(data: DataManager) -> None:
-    backend = HostBackend()
-    buffers = bind(Memory(backend, repeats=True), backend, data, "fp64")
-    buffers.memory["z"].write(np.full(N, 5.0))
-    buffers.restore()
-    np.testing.assert_array_equal(buffers.stored("z"), data.inputs["z"])
-
-
-def test_buffers_of_other_configurations_make_room_when_the_device_is_full(data: DataManager) -> None:
-    class Small(HostDevice):
-        """A device that holds what one configuration in fp64 needs, and no more."""
-
-        held: ClassVar[list[Counted]] = []
-
-        def allocate(self, nbytes: int) -> HostBuffer:
-            self.held[:] = [buffer for buffer in self.held if not buffer.freed]
-            if sum(buffer.nbytes for buffer in self.held) + nbytes > 4 * (
-                8 * N + 2 * GUARD_BYTES + -8 * N % GUARD_BYTES
-            ):
-                raise OutOfMemoryError(f"{nbytes} bytes were asked for")
-            self.held.append(Counted(nbytes))
-            return self.held[-1]
-
-    backend = HostBackend()
-    backend.device = Small(1)
-    memory = Memory(backend, 10**9, repeats=True)
-    for name in ("fp64", "fp32", "fp16", "bf16", "fp8_e5m2", "fp64"):
-        bind(memory, backend, data, name)
-    memory.free()
-    assert all(buffer.freed for buffer in Small.held)
-
-
 # -- what is compiled before its turn is what is evaluated in its turn, and nothing compiles ---------
 
 COMPILE_AHEAD_PLAN = TimingPlan(warmups=1, min_repeats=3, max_repeats=5, cap_s=0.05)
@@ -424,22 +334,6 @@ def test_without_symbols_and_addresses_they_are_buffers() -> None:
     trial = constants_evaluate(KERNEL, "fp32", LimitedBackend())
     assert trial.status is Status.OK, trial.message
     assert trial.error == constants_evaluate(KERNEL, "fp32").error
-
-
-@pytest.mark.parametrize(
-    ("backend", "architecture"), [(CudaBackend, "sm_90"), (HipBackend, "gfx90a")], ids=["cuda", "hip"]
-)
-def test_the_same_source_compiles_for_gpus(backend: type[CudaBackend | HipBackend], architecture: str) -> None:
-    try:
-        backend.runtime_compiler()
-    except BackendUnavailableError as error:
-        pytest.skip(str(error))
-    configuration = KERNEL.configuration({"w_type": "bf16"})
-    source = render(KERNEL, configuration, KERNEL.resolve_sizes())
-    binary = backend().compiler.compile(source, KERNEL.function, CompileOptions(architecture))
-    # Symbols are found by these very names.
-    assert b"\0weights\0" in binary.image
-    assert b"\0offset\0" in binary.image
 
 
 @pytest.mark.parametrize(
@@ -596,33 +490,3 @@ def test_a_failure_on_a_further_draw_is_the_trial_s():
     assert trial.message.startswith("on input 3: ")
     assert bench.evaluate(request(bench.kernel, Plan(draws=2))).status is Status.OK
     bench.close()
-
-
-@pytest.mark.full
-def test_draws_are_run_in_the_worker_and_one_that_crashes_is_told_from_the_others(alone):
-    with DeviceEvaluator(crashing(), crashing().resolve_sizes(), "host", plan=ONCE) as evaluator:
-        good, bad = (crashing().configuration({"type": type_}) for type_ in ("fp16", "fp32"))
-        found = evaluator.run_on_draws([good, bad], UNSEEN)
-        by_configuration = {
-            c: [
-                (draw, trial) for draw, trial in zip(found.draws, found.trials, strict=True) if trial.configuration == c
-            ]
-            for c in (good, bad)
-        }
-        assert [(draw, trial.status) for draw, trial in by_configuration[good]] == [(d, Status.OK) for d in UNSEEN]
-        (lost,) = by_configuration[bad]
-        assert lost[1].status is Status.CRASH
-        # The worker has been replaced.
-        again = evaluator.run_on_draws([good], UNSEEN[:1])
-        assert [trial.status for trial in again.trials] == [Status.OK]
-
-
-def crashing():
-    """A kernel whose fp32 reads a null pointer on the third unseen draw."""
-    crash = DRAWS_TEMPLATE.replace("if (index[i] < 0)", "if (index[i] < 0 && sizeof({{ type }}) == 4)")
-
-    def signed(rng, size):
-        third = rng.bit_generator.seed_seq.spawn_key == (1, 2)
-        return inputs(rng, size) | {"index": np.full(size.n, -1 if third else 0)}
-
-    return blend(inputs=signed, template=crash)

@@ -78,11 +78,6 @@ def test_two_workers_with_a_device_each_give_trials_as_they_end_or_as_asked_for(
     assert [trial.status for trial in trials] == [Status.OK] * 3
 
 
-def test_more_workers_than_devices_are_refused(kernel: Kernel) -> None:
-    with pytest.raises(MptuneError, match=r"workers 2: .* there is one device of backend host here: .* same cores"):
-        evaluator(kernel, 2)
-
-
 def ready(**changes: Any) -> Ready:
     values = {
         "device": DeviceInfo("cuda", "A100", "sm_80", 1 << 30),

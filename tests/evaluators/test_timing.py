@@ -14,7 +14,6 @@ from mptune.backends.base import DeviceInfo
 from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.kernel import InOut, Kernel, Scalar
 from mptune.measure.bench import Bench, Request
-from mptune.measure.device import DeviceEvaluator
 from mptune.measure.policy import Plan
 from mptune.measure.rounds import VISIT, remeasure, together, visit_of
 from mptune.measure.timing import TimingPlan, is_worth_flushing, repeat_launches
@@ -108,18 +107,6 @@ def test_a_long_launch_of_the_check_is_the_first_that_is_timed():
     # It is beaten by itself; a short one is launched again to be timed.
     assert repeat_launches(lambda: next(more), plan, best_ms=100.0, checked=(1200.0, 1.2)) == (1200.0,)
     assert 9.0 not in repeat_launches(lambda: 1.0, plan, checked=(9.0, 0.009))
-
-
-def test_a_trial_whose_check_is_all_that_is_timed_has_the_answer_of_the_check():
-    kernel = load_kernel("convolution2d")
-    plan = TimingPlan(patience_s=1e-9)
-    with DeviceEvaluator(kernel, kernel.resolve_sizes("smoke"), "host", plan=plan) as evaluator:
-        evaluator.submit(kernel.configuration({}), best_ms=1e-9)
-        trials = []
-        while not trials:
-            trials = evaluator.finished()
-    (trial,) = trials
-    assert (trial.status, len(trial.measurement.times_ms)) == (Status.OK, 1)
 
 
 # -- rounds: configurations take turns, the error is measured once, what fails is left out -----------

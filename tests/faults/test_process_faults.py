@@ -147,22 +147,6 @@ def test_interrupt_before_the_first_trial_stops_at_once(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-@pytest.mark.full
-def test_timeout_is_tried_again_under_a_larger_limit(tmp_path: Path) -> None:
-    kernel = waiting(tmp_path, (32, 64, 128)).write(tmp_path)
-    path = tmp_path / "run.db"
-    short = tuned(kernel, path, limits=Limits(60.0, 6.0))
-    assert short.trial(block=64).status is Status.TIMEOUT
-    assert "--trial-limit gives it longer" in short.trial(block=64).message
-    same = tuned(kernel, path, resume=True, limits=Limits(60.0, 6.0))
-    assert {exact(t) for t in same.run.trials} == {exact(t) for t in short.run.trials}
-    longer = tuned(kernel, path, resume=True, limits=Limits(60.0, 60.0))
-    assert longer.trial(block=64).status is Status.OK
-    assert longer.run.evaluations == 3
-    kept = [exact(longer.trial(block=block)) for block in (32, 128)]
-    assert kept == [exact(short.trial(block=block)) for block in (32, 128)]
-
-
 # -- run files and disks that fail, memory that runs out, a clock that jumps: nothing recorded -------
 
 ASLEEP = ("if (i == 0) sleep(3600);", 'extern "C" unsigned sleep(unsigned);')
@@ -324,58 +308,6 @@ def test_memory_one_configuration_lacks(tmp_path: Path) -> None:
     assert bad.status is Status.OUT_OF_MEMORY, bad.message
     assert "could not be allocated on the host" in bad.message or "host memory ran out" in bad.message
     assert good.status is Status.OK
-
-
-SMALL_DEVICE = """\
-from mptune.backends.host import HostBackend, HostDevice
-from mptune.errors import OutOfMemoryError
-
-
-class SmallDevice(HostDevice):
-    held = 0
-
-    def allocate(self, nbytes):
-        SmallDevice.held += nbytes
-        if SmallDevice.held > CAPACITY:
-            SmallDevice.held -= nbytes
-            raise OutOfMemoryError(f"{nbytes} bytes were asked for and the device has {CAPACITY - SmallDevice.held}")
-        buffer = super().allocate(nbytes)
-        free = buffer.free
-
-        def give_back():
-            SmallDevice.held -= nbytes
-            free()
-
-        buffer.free = give_back
-        return buffer
-
-
-class SmallBackend(HostBackend):
-    name = "small"
-
-    def __init__(self):
-        super().__init__()
-        self.device = SmallDevice(1)
-
-
-CAPACITY = 3_000_000
-"""
-
-
-@pytest.mark.full
-def test_device_memory_one_configuration_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "small_device.py").write_text(SMALL_DEVICE)
-    described = tmp_path / "small_device-1.dist-info"
-    described.mkdir()
-    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: small-device\nVersion: 1\n")
-    (described / "entry_points.txt").write_text("[mptune.backends]\nsmall = small_device:SmallBackend\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    kernel = Definition(blocks=(32,), types=("fp16", "fp64", "fp32"), n=200_000)
-    done = tuned(kernel.write(tmp_path), tmp_path / "run.db", backend="small", max_error=1.0)
-    bad = done.trial(y_type="fp64")
-    assert bad.status is Status.OUT_OF_MEMORY, bad.message
-    assert "and the device has" in bad.message
-    assert done.run.statuses == {"ok": 2, "out_of_memory": 1}
 
 
 STEPPING = """\

@@ -206,15 +206,6 @@ def test_times_are_taken_with_their_unit(tmp_path: Path, timeunit: str | None, u
     assert recorded.info.signature == ("type",)
 
 
-def test_a_measurements_own_unit_goes_before_the_files(tmp_path: Path) -> None:
-    document = one(measurements=[{"name": "time", "value": 2.0, "unit": "s"}])
-    document["metadata"] = {"timeunit": "microseconds"}
-    (trial,) = t4_read(tmp_path, document).trials
-    assert trial.time_ms == 2000.0
-    assert trial.measurement.times_ms == (0.002,)
-    assert trial.measurement.durations_s["compile"] == pytest.approx(5e-6, rel=1e-14)
-
-
 def test_an_unknown_unit_is_refused_and_the_nearest_named(tmp_path: Path) -> None:
     with pytest.raises(SpaceFileError, match="unknown unit of time 'secnds'; did you mean 'seconds'"):
         t4_read(tmp_path, one(measurements=[{"name": "time", "value": 2.0, "unit": "secnds"}]))

@@ -265,11 +265,6 @@ def test_an_empty_space_names_the_first_constraint_that_empties_it(constraints: 
     assert str(caught.value) == expected
 
 
-def test_an_empty_space_is_reported_also_where_the_constraints_before_cannot_be_counted() -> None:
-    with pytest.raises(EmptySpaceError, match="the search space is empty: constraint 'a > 9' leaves no value of a"):
-        SearchSpace([IntegerParameter("a", 0, 4), IntegerParameter("b", 0, 4)], ["a % b == 0", "b > 0", "a > 9"])
-
-
 def test_a_guard_in_another_constraint_protects() -> None:
     parameters = [IntegerParameter("a", 0, 4), IntegerParameter("b", 0, 4), IntegerParameter("c", 0, 1)]
     constraints = ["a + c > 1", "b > 0 and c >= 0", "(a + c) % b == 0", "b % (a + c - 1) == 0"]
@@ -474,15 +469,6 @@ class TestBothPools:
         found = [c.subset(tuple(names[:n])) for c in space.configurations(chosen)]
         assert len(found) == len(set(found))
         assert set(found) == distinct(space, tuple(names[:n]))
-
-
-def test_representatives_are_in_the_order_of_their_combinations(monkeypatch: pytest.MonkeyPatch) -> None:
-    space = SearchSpace([IntegerParameter("a", 1, 6), IntegerParameter("b", 1, 6), IntegerParameter("c", 1, 6)])
-    expected = list(itertools.product(range(1, 7), range(1, 7)))
-    for listed in (2**18, 5):
-        monkeypatch.setattr(search_space, "_LISTED", listed)
-        chosen = space.representatives(["c", "a"], np.random.default_rng(0))
-        assert [c.subset(("c", "a")) for c in space.configurations(chosen)] == expected
 
 
 # -- samples: uniform without bias and without replacement, and Latin hypercubes that spread ---------
