@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,7 +37,6 @@ from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.data import DataManager
 from mptune.errors import ConstraintError, KernelError, LaunchError, PlotError, ReferenceDataError, UnknownNameError
-from mptune.kernel import Sizes
 from mptune.measure.answers import OwnAnswer, with_reference
 from mptune.measure.bench import Bench, Request
 from mptune.measure.worker import Limits
@@ -46,7 +44,6 @@ from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.show import plot
 from mptune.tuning import TuneSettings, tune
-from mptune.tuning.explain import explain
 from mptune.tuning.verify import verify
 from mptune.wisdom import gather, read_sources
 from tests.tiers import few
@@ -140,12 +137,6 @@ class TestDefinition:
         assert app.parameter_names == ("a_type", "x_type", "matvec.sum_type", "matvec.block", "scale.block")
         assert app.signature_names == ("a_type", "x_type", "matvec.sum_type")
         assert app.baseline_values() == {"a_type": ("fp64",), "x_type": ("fp64",), "matvec.sum_type": ("fp64",)}
-
-    def test_constraints_of_kernels_hold_under_their_names(self):
-        only = MATVEC.changed(constraints=["block > 32", lambda block: block != 64 or True])
-        space = application(kernels=[only, SCALE]).search_space(Sizes({"n": N}))
-        assert {c["matvec.block"] for c in space.configurations(np.arange(space.size))} == {64}
-        assert next(constraint.text for constraint in space.constraints) == "matvec.block > 32"
 
     @pytest.mark.parametrize(
         ("changes", "message"),
@@ -302,17 +293,6 @@ class TestWhatARunIsUsedFor:
         assert elsewhere.holds
         assert not elsewhere.is_kept
 
-    @pytest.mark.full
-    def test_it_is_explained_by_further_runs_of_the_application(self, run, path, tmp_path):
-        path = shutil.copy(path, tmp_path)
-        found = explain(path, application(), on_warning=lambda _: None)
-        assert (found.unmeasured, found.missing) == ("", 0)
-        assert any(change.buffers for change in found.changes)
-        assert any(change.parameter.startswith("matvec.") for change in found.changes)
-        after = Run.load(path)
-        assert len(after.trials) >= len(run.trials)
-        assert all(trial.metric("launches.matvec") > 2 for trial in after.trials if trial.is_valid)
-
     def test_it_is_no_function_of_arrays(self, run):
         for given in (None, application()):
             with pytest.raises(KernelError, match="the run is of the application 'power'"):
@@ -330,16 +310,6 @@ class TestTuning:
         assert (
             0 < run.baseline.metric("time_ms.matvec") + run.baseline.metric("time_ms.scale") <= run.baseline.time_ms * 3
         )
-
-
-class TestTimes:
-    def test_sleeping_counts(self):
-        def steps(run, size):
-            run.matvec(a=run.a, x=run.x, y=run.y)
-            time.sleep(0.05)
-            run.write(run.value, 1.0)
-
-        assert run_once(application(steps=steps), {})[2] >= 50.0
 
 
 def forgetful(run, size):
@@ -466,18 +436,6 @@ def test_a_loop_that_never_ends_ends_the_command() -> None:
         LaunchError, match=r"^a run of the application's steps did not end within 2 s, in its widest types"
     ):
         tune(application(steps=forever), settings)
-
-
-def one(inputs: Any, size: Any) -> dict[str, Any]:
-    return {"value": np.ones(1), "x": np.ones(size.n)}
-
-
-@pytest.mark.full
-def test_with_a_reference_of_its_own_a_loop_that_never_ends_is_a_timeout() -> None:
-    settings = TuneSettings(backend="host", budget=1, verify=0, limits=Limits(run_s=0.5))
-    found = tune(application(steps=forever, reference=one), settings, on_warning=lambda _: None)
-    assert {trial.status for trial in found.trials} == {Status.TIMEOUT}
-    assert "--trial-limit gives it longer" in found.trials[0].message
 
 
 # -- the picture of an application's answer: its own function, called with what the winner and -------

@@ -169,18 +169,6 @@ extern "C" __global__ void answer(double* y, int n) {{ for (int i = 0; i < n; ++
     )
 
 
-def test_a_source_that_includes_nothing_is_as_it_was() -> None:
-    source = "void f() {}\n"
-    assert with_headers(source, ["-O3", "-I", "/no/such/folder"]) == source
-    # What no folder has is the compiler's own.
-    assert with_headers(f"{source}#include <no_such_header>\n") == f"{source}#include <no_such_header>\n"
-    # The prelude is known by its digest.
-    known = with_headers(prelude() + source, ["-O3", "-I", "/no/such/folder"])
-    assert known.endswith(source)
-    assert "headers:" not in known
-    assert len(known) < 200
-
-
 @pytest.mark.parametrize(
     ("line", "how"),
     [

@@ -119,20 +119,6 @@ def test_sizes_that_are_far_off_are_refused() -> None:
     assert growth.limit({"n": int(1000 / REACH) - 1}) == math.inf
 
 
-def test_sizes_varied_together_leave_open_which_of_them_errors_grow_with() -> None:
-    together = fitted([point(1e-6 * n**0.5, M=n, N=n) for n in (100, 1000, 10000)])
-    along = together.limit({"M": 20000, "N": 20000})
-    assert along == pytest.approx(4e-6 * 10000**0.5, rel=0.02)
-    between = together.limit({"M": 200, "N": 200})
-    assert between == pytest.approx(1e-6 * 200**0.5, rel=0.02)
-    assert together.limit({"M": 200, "N": 100}) == pytest.approx(between)
-    assert together.limit({"M": 20000, "N": 10000}) == pytest.approx(along)
-    assert together.limit({"M": 10000, "N": 20000}) == pytest.approx(along)
-    apart = fitted([*(point(1e-6 * n**0.5, M=n, N=n) for n in (100, 1000)), point(1e-5, M=100, N=1000)])
-    assert apart.limit({"M": 100, "N": 500}) < 1.1 * apart.limit({"M": 100, "N": 100})
-    assert apart.limit({"M": 200, "N": 100}) > 1.3 * apart.limit({"M": 100, "N": 100})
-
-
 def test_errors_of_zero_say_nothing_of_other_sizes() -> None:
     exact = fitted([point(0.0, n=100), point(0.0, n=1000)])
     assert [exact.limit({"n": n}) for n in (50, 100, 400, 1000, 1001)] == [math.inf, 0, math.inf, 0, math.inf]

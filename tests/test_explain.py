@@ -108,13 +108,6 @@ def test_of_several_limits_the_closest_counts() -> None:
     assert restored.outcome.error_text == "MRE of y 0.001 (limit 1)"
 
 
-def test_a_constraint_that_allows_no_change_is_named() -> None:
-    run = run_of([trial("fp32", "fp32")], constraints=["x_type != 'fp64'"])
-    forbidden = change(explanation_of(run), "x_type", "fp64")
-    assert forbidden.broken == "x_type != 'fp64'"
-    assert forbidden.is_known
-
-
 def test_of_an_application_the_kernel_and_the_buffers_are_named() -> None:
     found = explanation_of(application_run())
     assert found.limiting is not None

@@ -199,15 +199,6 @@ def test_there_is_always_a_winner_and_it_is_no_slower_than_the_baseline(
     assert run.summary()["best"]["settled"] is run.is_settled(run.best)
 
 
-def test_what_is_slower_than_the_baseline_is_no_simpler_winner() -> None:
-    """Both are within 3% of the fastest, and the one with the least memory is behind the baseline."""
-    wide, narrow = typed("fp64", "fp64", 1.01), typed("fp16", "fp16", 1.02)
-    rounds = [{MIXED.configuration: 1.0, wide.configuration: 1.01, narrow.configuration: 1.02}] * 9
-    run = run_of(rounds, [MIXED, wide, narrow])
-    assert run.best is wide
-    assert run.is_settled(wide)
-
-
 def wide(block: int, time_ms: float, error: float, status: Status = Status.OK) -> Trial:
     configuration = Configuration({"a_type": "fp64", "b_type": "fp64", "block": block})
     return Trial(configuration, status, measurement=Measurement({"time_ms": time_ms, "error": error}))
@@ -620,23 +611,6 @@ def test_equals_are_settled_as_equals() -> None:
     finals = Finals.of(rounds, len(rounds))
     assert all(ratio.is_equal for ratio in finals.tied_with(A).values())
     assert len(rounds) < 60
-
-
-def test_time_that_is_up_leaves_rounds_enough_for_an_interval() -> None:
-    machine = Racers("always busy", {A: 1.0, B: 1.0})
-    assert len(run(machine, [A, B], until_ms=0.0)) == LEAST_ROUNDS
-
-
-def test_who_fails_is_out_and_the_others_go_on() -> None:
-    machine = Racers("quiet", {A: 1.0, B: 1.04, C: 1.05})
-    machine.fails[A] = 1
-    rounds = run(machine, [A, B, C])
-    assert machine.visits(A) == 3
-    assert machine.visits(B) == len(rounds)
-    machine = Racers("quiet", {A: 1.0, B: 1.0})
-    machine.fails = {A: 0, B: 0}
-    assert run(machine, [A, B]) == []
-    assert len(machine.asked) == 1
 
 
 @pytest.mark.parametrize("noise", NOISES)

@@ -193,13 +193,6 @@ def test_layout_of_siblings_works_outside_the_project(tmp_path: Path) -> None:
     assert kernel.reference.__code__.co_filename == str(tmp_path / "references" / "mine.py")
 
 
-def test_definition_may_import_its_neighbours(tmp_path: Path) -> None:
-    (tmp_path / "neighbour_of_mine.py").write_text("N = 17\n")
-    text = OWN.read_text().replace("import numpy as np", "import numpy as np\nfrom neighbour_of_mine import N")
-    (tmp_path / "mine.py").write_text(text.replace('"n": 5003', '"n": N'))
-    assert load_kernel(tmp_path / "mine.py").resolve_sizes().n == 17
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -246,18 +239,6 @@ def test_by_default_every_value_of_every_parameter_comes() -> None:
         assert {c[parameter.name] for c in chosen} == set(parameter.values)
     assert len(chosen) < sum(len(p.values) for p in CHECK_KERNEL.parameters) / 2
     assert select(CHECK_KERNEL.search_space(SIZES), CHECK_KERNEL.signature_names) == chosen
-
-
-def test_every_accuracy_signature_comes_once() -> None:
-    chosen = select(CHECK_KERNEL.search_space(SIZES), CHECK_KERNEL.signature_names, "signatures")
-    space = CHECK_KERNEL.search_space(SIZES)
-    everything = {
-        CHECK_KERNEL.signature_of(c)
-        for c in select(CHECK_KERNEL.search_space(SIZES), CHECK_KERNEL.signature_names, "all")
-    }
-    assert {CHECK_KERNEL.signature_of(c) for c in chosen} == everything
-    assert len(chosen) == len(everything)
-    assert all(c in space for c in chosen)
 
 
 def test_failures_that_say_the_same_are_told_once() -> None:
@@ -354,19 +335,6 @@ def test_counts_by_precision_add_up_in_the_types_of_a_configuration() -> None:
 def test_a_wrong_declaration_says_what_is_wrong(flops: Any, message: str) -> None:
     with pytest.raises(MptuneError, match=message):
         work_make(flops)
-
-
-@pytest.mark.parametrize(
-    ("flops", "message"),
-    [
-        ("rows - 11", "flops is -1 at rows=10"),
-        (lambda size: True, "flops is True"),
-        (lambda size: size.columns, "AttributeError: no size 'columns'"),
-    ],
-)
-def test_a_count_without_a_value_says_where(flops: Any, message: str) -> None:
-    with pytest.raises(KernelError, match=message):
-        work(flops)
 
 
 def test_mixed_operands_promote_as_in_the_prelude() -> None:

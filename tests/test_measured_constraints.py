@@ -14,8 +14,7 @@ from command_line import Outcome, caller
 from mptune.errors import ObserverUnavailableError, UnknownNameError
 from mptune.kernel import Kernel
 from mptune.observers import ALWAYS_ON, OBSERVERS
-from mptune.results.objective import Objective
-from mptune.results.trial import Status, Trial
+from mptune.results.trial import Status
 from mptune.run import Run
 from mptune.source.loading import load_kernel
 from mptune.tuning import TuneSettings, tune
@@ -133,54 +132,6 @@ def test_the_most_accurate_configuration_within_a_budget(measured: tuple[Run, Pa
         "observer absent is not available here: there is no meter for host: buy one",
     ]
     assert events[2:] == ["trial"] * 18
-
-
-@pytest.mark.parametrize(
-    ("constraints", "threshold", "holds"),
-    [
-        ((), 1e-5, lambda trial: True),
-        (
-            ("1 <= effort_j <= 2", "block_w < 256 or effort_j * block_w <= 256", "error.y <= 1e-3"),
-            1e-1,
-            lambda trial: (
-                1 <= trial.metric("effort_j") <= 2
-                and (trial.metric("block_w") < 256 or trial.metric("effort_j") <= 1)
-                and trial.metric("error.y") <= 1e-3
-            ),
-        ),
-        (("memory_bytes <= 6 * 5003",), 1.0, lambda trial: trial.metric("memory_bytes") <= 6 * 5003),
-    ],
-)
-def test_threshold_and_constraints_are_judged_together(
-    measured: tuple[Run, Path, list[str]],
-    constraints: tuple[str, ...],
-    threshold: float,
-    holds: Callable[[Trial], bool],
-) -> None:
-    objective = Objective("effort_j", threshold=threshold, constraints=constraints)
-    trials = [objective.judge(trial) for trial in measured[0].trials]
-    for trial in trials:
-        is_accurate = trial.error <= threshold
-        expected = (Status.OK if holds(trial) else Status.VIOLATION) if is_accurate else Status.INACCURATE
-        assert trial.status is expected
-    best, allowed = objective.best(trials), [trial for trial in trials if trial.status is Status.OK]
-    assert best is not None
-    assert best.metric("effort_j") == min(trial.metric("effort_j") for trial in allowed)
-    assert len(allowed) < len(trials)
-
-
-# -- the run file ------------------------------------------------------------------------------
-
-
-def test_constraints_and_observed_metrics_survive_in_the_run_file(measured: tuple[Run, Path, list[str]]) -> None:
-    run, path, _ = measured
-    loaded = Run.load(path)
-    assert loaded.objective.constraints == ("effort_j <= 1.0",)
-    assert loaded.best is not None
-    assert loaded.summary() == run.summary()
-    assert loaded.summary()["measured_constraints"] == ["effort_j <= 1.0"]
-    assert {"effort_j", "block_w", "bandwidth_gb_s"} <= set(loaded.best.measurement.metrics)
-    assert list(loaded.to_dataframe()["feasible"]) == [value <= 1 for value in effort(loaded)]
 
 
 # -- what cannot be had ------------------------------------------------------------------------

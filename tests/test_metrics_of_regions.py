@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import re
 import warnings
 from pathlib import Path
@@ -93,14 +92,6 @@ def tuned(kernel: Kernel, **settings: Any) -> Run:
     return tune(kernel, backend="host", budget=8, **settings)
 
 
-@pytest.fixture(scope="module")
-def several(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
-    """A run with three thresholds, and its file."""
-    path = tmp_path_factory.mktemp("run") / "several.db"
-    limits = {"NRMSE": 1e-4, "y.MaxRE over block 8x8 0.5": 1e-3, "MRE over columns": 0.5}
-    return tune(kernel_with(), backend="host", budget=8, max_error=limits, output=path), path
-
-
 def lossy(run: Run) -> list[bool]:
     """Whether each feasible trial has lost rows."""
     feasible = [trial for trial in run.trials if run.objective.is_feasible(trial)]
@@ -133,40 +124,6 @@ def test_every_spelling(given: dict[str, Any], settings: dict[str, Any], name: s
     assert metric_text(["y"], plan.metric) == name
 
 
-@pytest.mark.full
-def test_several_thresholds(several: tuple[Run, Path]) -> None:
-    run, path = several
-    assert run.info.objective.threshold == {"NRMSE": 1e-4, "y.MaxRE_block_8x8_0_5": 1e-3, "MRE_columns_max": 0.5}
-    assert lossy(run) == [False, True]
-    stored = Run.load(path)
-    assert stored.info == run.info
-    summary = json.loads(json.dumps(stored.summary()))
-    assert summary["metric"] == {
-        "NRMSE": "NRMSE",
-        "y.MaxRE_block_8x8_0_5": "MaxRE over block 8x8 0.5",
-        "MRE_columns_max": "MRE over columns max",
-    }
-    assert summary["threshold"].keys() == summary["metric"].keys()
-    for trial in run.trials:
-        errors = {name: trial.metric(f"error.{name}") for name in summary["metric"]}
-        assert trial.error == trial.metric("error.y") == errors["NRMSE"]
-        # A fifth of the rows, which are whole blocks: the median block is right.
-        assert errors["MRE_columns_max"] == pytest.approx(0.2 if trial.configuration["lost"] else 0.0, abs=1e-6)
-        assert errors["y.MaxRE_block_8x8_0_5"] < 1e-6
-
-
-def test_the_tightest_one_decides_and_says_so(several: tuple[Run, Path]) -> None:
-    run, _ = several
-    objective = dataclasses.replace(
-        run.info.objective, threshold=run.objective_within({"MRE over columns": 0.1}).threshold
-    )
-    judged = [objective.judge(trial) for trial in run.trials]
-    assert {trial.message for trial in judged} == {"", "error.MRE_columns_max 0.2 is above its threshold 0.1"}
-    assert all(objective.is_feasible(trial) != bool(trial.configuration["lost"]) for trial in judged)
-    excess = max(objective.log10_excess(trial) for trial in judged)
-    assert excess == pytest.approx(math.log10(2), abs=1e-3)
-
-
 @pytest.mark.parametrize(
     ("given", "settings", "message"),
     [
@@ -176,8 +133,6 @@ def test_the_tightest_one_decides_and_says_so(several: tuple[Run, Path]) -> None
             r"output 'y': shape \(40, 33\) has no block 2x2x2, which need 3 axes",
         ),
         ({}, {"reduce": 0.5}, "reduction 0.5 without regions"),
-        ({}, {"max_error": {"residual": 1.0}}, "output or error metric in the error threshold: 'residual'"),
-        ({}, {"max_error": {"MaxAE": -1.0}}, "threshold of 'MaxAE' must be positive and finite"),
         ({"metric": residual}, {"over": "rows"}, "'residual' sees the inputs"),
     ],
 )

@@ -22,7 +22,7 @@ from mptune.errors import ExpressionError, MptuneError
 from mptune.measure.policy import Plan, worst_errors
 from mptune.measure.worker import Limits
 from mptune.results import pareto
-from mptune.results.metric_expressions import MeasuredConstraint, MetricExpression
+from mptune.results.metric_expressions import MeasuredConstraint
 from mptune.results.objective import PENALTIES, Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
@@ -341,14 +341,6 @@ class TestConstraint:
             MeasuredConstraint(text)
 
 
-class TestExpression:
-    def test_a_name_an_expression_and_what_they_read(self):
-        assert MetricExpression(" time_ms ").value({"time_ms": 2.0}) == 2.0
-        product = MetricExpression("energy_j * error.y")
-        assert product.names == {"energy_j", "error.y"}
-        assert product.value({"energy_j": 3.0, "error.y": 0.5, "more": 1.0}) == 1.5
-
-
 # -- the objective -----------------------------------------------------------------------------
 
 
@@ -568,12 +560,6 @@ def test_the_hypervolume_is_that_of_inclusion_and_exclusion(problem):
         for chosen in itertools.combinations(distinct, size):
             expected -= (-1) ** size * np.maximum(np.array(reference) - np.max(chosen, axis=0), 0.0).prod()
     assert pareto.hypervolume(points, reference) == pytest.approx(expected, rel=1e-9, abs=1e-9)
-
-
-def test_what_is_beyond_the_reference_or_unknown_adds_nothing():
-    points = np.array([[1.0, 1.0], [np.nan, 0.0], [0.0, 3.0], [5.0, 0.0], [np.inf, -np.inf]])
-    assert pareto.hypervolume(points, [2.0, 3.0]) == 2.0
-    assert pareto.hypervolume(np.empty((0, 2)), [1.0, 1.0]) == 0.0
 
 
 @settings(deadline=None)

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import itertools
-import os
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import own_kernel
 import pytest
-from awkward_kernel import run_of
-from described import described_run
 from numpy.typing import NDArray
 
 from mptune.accuracy.exact import product
-from mptune.data.blocks import BLOCK, in_blocks, uniform
+from mptune.data.blocks import BLOCK, uniform
 from mptune.errors import UnknownNameError
 from mptune.kernel import Sizes
 from mptune.precision import COMPOUND, EVERY_PRECISION, PRECISIONS, precision, promoted
 from mptune.results.objective import Objective
-from mptune.results.speedup import Finals
-from mptune.results.trial import Measurement, Status, Trial
-from mptune.run import Run
 from mptune.source.loading import load_kernel
 from mptune.space.parameters import PrecisionParameter, baseline_values
 from mptune.space.search_space import SearchSpace
-from mptune.store import RunState
 from mptune.strategies.model_based.coordinates import distances
 from mptune.strategies.model_based.error_model import Signatures
-from mptune.wisdom import Chooser, gather, read_sources
 from tests.tiers import few
 
 #: name: bytes, significand bits, largest, smallest normal; figures of the standards, not of a library.
@@ -90,18 +81,6 @@ BEST_FIRST = (
 OFFERED = PrecisionParameter("sum", ["fp64", "fp32", "fp16", "bf16"], on_request=COMPOUND)
 EVERY = OFFERED.restricted(OFFERED.every_value)
 STORED = PrecisionParameter("stored", ["fp64", "fp32", "fp16"])
-#: The own kernel of the tests, of which y may be compound.
-OWN = own_kernel.kernel.changed(
-    parameters=[
-        PrecisionParameter("y_type", p.values, on_request=COMPOUND) if p.name == "y_type" else p
-        for p in own_kernel.kernel.parameters
-    ]
-)
-
-
-def trial(time_ms: float, error: float, status: Status = Status.OK, **values: Any) -> Trial:
-    metrics = {"time_ms": time_ms, "error": error, "error.y": error, "error_draws": 3.0, "error_mean": 0.9 * error}
-    return Trial(OWN.configuration(values), status, "", Measurement(metrics))
 
 
 # -- the table -------------------------------------------------------------------------------------------
@@ -153,60 +132,9 @@ def test_no_two_types_are_the_same_to_a_model() -> None:
         assert (apart[~np.eye(len(apart), dtype=bool)] > 1e-3).all()
 
 
-# -- what is said of a run -------------------------------------------------------------------------------
-
-
-def test_of_types_that_are_as_fast_the_most_accurate_wins() -> None:
-    trials = [trial(1.0, 1e-7, x_type="fp32", y_type=name) for name in ("bf16x3", "fp32_neumaier")]
-    rounds = [{each.configuration: 1.0 for each in trials}] * 9
-    parameters = [{"name": p.name, "kind": p.kind, "values": list(p.values)} for p in OWN.parameters]
-    info = described_run({"objective": "time_ms", "parameters": parameters, "baseline_values": {}}, trials).info
-    for given in (trials, trials[::-1]):
-        run = Run(info, given, RunState(finals=Finals.of(rounds, 0, 0.0)))
-        assert run.best is not None
-        assert run.best.configuration["y_type"] == "fp32_neumaier"
-
-
-# -- wisdom ----------------------------------------------------------------------------------------------
-
-
-def chosen(budget: float) -> str:
-    run = run_of(
-        OWN,
-        [
-            trial(4.0, 2e-15),
-            trial(5.0, 1e-16, y_type="fp64_neumaier"),
-            trial(6.0, 1e-13, y_type="fp32x2"),
-            trial(2.0, 1e-7, x_type="fp32", y_type="fp32"),
-        ],
-        sizes=OWN.resolve_sizes("default", {"n": 1000}),
-        threshold=1e-5,
-    )
-    known = gather(read_sources([run])).kernels[0]
-    return str(Chooser(known, OWN, budget={"error": budget}).choose({"n": 1000}).configuration["y_type"])
-
-
-def test_wisdom_takes_what_is_more_accurate_only_where_the_baseline_breaks_the_budget() -> None:
-    # The run had another limit, so that it names no winner for the others.
-    assert chosen(1e-5) == "fp32"
-    # Slower than the baseline, and less accurate: nothing that anybody wants.
-    assert chosen(1e-12) == "fp64"
-    assert chosen(1e-15) == "fp64_neumaier"
-
-
 # -- long arrays in blocks, by several threads -------------------------------------------------------
 
 COUNTS = (1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 17)
-
-
-def test_what_fails_in_a_thread_is_raised(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-
-    def fail(part):
-        raise ZeroDivisionError(part.start)
-
-    with pytest.raises(ZeroDivisionError, match="0"):
-        in_blocks(fail, 4, 1)
 
 
 @pytest.mark.parametrize("count", COUNTS)

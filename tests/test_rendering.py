@@ -10,7 +10,6 @@ from vendor_compilers import needs
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.cpp.prelude import prelude
 from mptune.errors import CompileError, TemplateError
 from mptune.kernel import In, InOut, Kernel, Scalar
 from mptune.source.render import render, render_body, template_lines
@@ -124,25 +123,8 @@ def test_signature_with_another_number_of_parameters(parameters):
         render_body(instance, instance.configuration({}), instance.resolve_sizes())
 
 
-def test_prelude_stands_first_and_the_host_entry_last():
-    instance = kernel(f"{FUNCTION} {{\n}}\n")
-    configuration = instance.configuration({"block_size": 128})
-    source = render(instance, configuration, instance.resolve_sizes())
-    assert source.startswith(prelude())
-    start = source.index('#line 1 "scale.cu"\n')
-    assert source[start:].splitlines()[1].startswith('extern "C" __global__ void scale(')
-    assert source.endswith("#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY(scale, 128, 1, 1)\n#endif\n")
-
-
 class TestFiles:
     """Where a template is looked for, and that a changed file is read again."""
-
-    def test_sibling_folder_named_templates(self, tmp_path):
-        (tmp_path / "kernels").mkdir()
-        (tmp_path / "templates").mkdir()
-        (tmp_path / "templates" / "scale.cu.j2").write_text(f"{FUNCTION} {{\n}}\n")
-        instance = dataclasses.replace(kernel(None), path=tmp_path / "kernels" / "scale.py")
-        assert "scale(" in render_body(instance, instance.configuration({}), instance.resolve_sizes())
 
     def test_named_by_the_kernel_and_including_another(self, tmp_path):
         (tmp_path / "parts").mkdir()

@@ -29,9 +29,8 @@ from scipy.stats import beta
 
 import mptune
 from mptune import progress as notebook
-from mptune import tuning as tuner
 from mptune.cli.display import print_run
-from mptune.errors import MptuneError, RunFileError, UnknownNameError
+from mptune.errors import MptuneError, RunFileError
 from mptune.kernel import Kernel
 from mptune.measure.rounds import together
 from mptune.results.description import verified_text
@@ -124,19 +123,6 @@ def test_the_verdict_is_one_sentence(run):
     assert described_run(SETTINGS, ()).describe().verdict == "no trial yet"
 
 
-def test_where_the_baseline_wins_the_verdict_says_what_narrower_types_did():
-    slow = trial("fp32", block=32, time_ms=7.0, error=1e-7)
-    said = described_run(SETTINGS, [*TRIALS[:2], slow, TRIALS[7], TRIALS[8], TRIALS[9]]).describe().verdict
-    assert said.startswith("no narrower types were faster within NRMSE <= 0.001: fp64 everywhere: 6 ms, speedup 1")
-    assert "the fastest of them: fp32 everywhere, 7 ms, speedup 0.857" in said
-    assert said.endswith("faster but over the limit: fp16 everywhere, 2 ms, speedup 3x (unsettled), error 0.004")
-    alone = described_run(SETTINGS, TRIALS[:2]).describe().verdict
-    assert alone.startswith("no narrower types were tried: fp64 everywhere: 6 ms, speedup 1, error 1e-16")
-    assert "faster" not in alone
-    failed = described_run(SETTINGS, [TRIALS[0], TRIALS[9]]).describe().verdict
-    assert failed.startswith("none of the 1 configurations with narrower types ran: fp64 everywhere")
-
-
 statuses = st.sampled_from(Status)
 numbers = st.one_of(st.floats(1e-3, 1e3), st.just(math.nan), st.just(math.inf))
 
@@ -182,30 +168,12 @@ def test_winners_against_brute_force(rows, threshold):
     json.dumps(run.summary(), allow_nan=False)
 
 
-def test_a_maximised_objective():
-    trials = [trial("fp64", block=b, time_ms=1.0, error=0.0, gflops=g) for b, g in ((32, 5.0), (64, 7.0))]
-    trials.append(trial("fp32", block=64, time_ms=2.0, error=0.0, gflops=9.0))
-    run = described_run(SETTINGS | {"objective": "gflops", "minimise": False}, trials)
-    assert run.best is trials[2]
-    assert run.baseline is trials[1]
-    assert run.objective.performance(run.best) == pytest.approx(9 / 7)
-    assert run.speedup(run.best) == 0.5
-
-
 def test_an_empty_run_answers_everything():
     run = described_run({"kernel": "axpy"}, [])
     assert (run.best, run.baseline, run.closest, run.failures, run.statuses) == (None, None, None, (), {})
     assert run.summary()["best"] is None
     assert len(run.to_dataframe()) == 0
     assert run.pareto() == ()
-
-
-def test_a_configuration_evaluated_again_counts_once_with_its_last_numbers():
-    again = trial("fp64", block=64, time_ms=7.0, error=0.0)
-    run = described_run(SETTINGS, [*TRIALS, again])
-    assert run.evaluations == len(TRIALS)
-    assert run.trials[1] is again
-    assert run.baseline is again
 
 
 # -- fronts ------------------------------------------------------------------------------------
@@ -226,19 +194,6 @@ def test_fronts_against_brute_force(points):
         expected = [t.key for t, cost in zip(trials, costs, strict=True) if not dominated(cost, costs)]
         assert sorted(t.key for t in found) == sorted(expected)
         assert [t.metric(names[0]) for t in found] == sorted(t.metric(names[0]) for t in found)
-
-
-@pytest.mark.parametrize(
-    ("metrics", "error", "message"),
-    [
-        (("time", "error"), UnknownNameError, "unknown metric 'time'; did you mean 'time_ms'"),
-        (("time_ms",), MptuneError, "two or more different metrics, got time_ms"),
-    ],
-)
-def test_fronts_that_make_no_sense(run, metrics, error, message):
-    for ask in (run.pareto, run.pareto_document):
-        with pytest.raises(error, match=message):
-            ask(metrics)
 
 
 SEVERAL = SETTINGS | {"also": ["error", "memory_bytes"]}
@@ -768,12 +723,3 @@ def test_tuning_in_a_notebook_shows_where_it_stands(shown: list[str]) -> None:
     assert "3/3 evaluations" in last
     assert run.best is not None
     assert str(run.best.configuration)[:20] in last
-
-
-def test_outside_a_notebook_nothing_is_shown(shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert notebook.in_notebook()
-    monkeypatch.setattr(sys.modules["IPython"], "get_ipython", lambda: None)
-    assert not notebook.in_notebook()
-    monkeypatch.delitem(sys.modules, "IPython")
-    assert not notebook.in_notebook()
-    assert mptune.tune.__doc__ == tuner.tune.__doc__

@@ -9,7 +9,6 @@ import math
 import statistics
 from collections.abc import Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ import pytest
 
 import mptune.tuning.simulation
 from mptune.errors import ExpressionError, MptuneError, UnknownNameError
-from mptune.interop import write_run
 from mptune.interop.recorded import Record, assemble
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
@@ -208,18 +206,6 @@ def test_several_objectives_are_measured_by_the_hypervolume_of_the_front() -> No
     assert document["nadir"][0] == pytest.approx(
         min(t.time_ms for t in recorded.trials if t.status is Status.OK and t.error == 1e-15)
     )
-
-
-def test_a_replay_starts_from_sources_and_says_what_it_made_of_them(tmp_path: Path) -> None:
-    path = tmp_path / "source.json"
-    write_run(recording(2), path, "space")
-    warm, again = (simulate(recording(), budget=12, repeats=2, max_error=1e-4, sources=[path]) for _ in range(2))
-    assert [run.best for run in warm.runs] == [run.best for run in again.runs]
-    document = warm.to_json()
-    (use,) = document["runs"][0]["sources"]
-    assert (use["source"], use["trials"], use["parameters"]) == (str(path), 60, ["block", "tile", "type"])
-    assert use["weight"] >= 0
-    assert "sources" not in simulate(recording(), budget=2, repeats=1).to_json()["runs"][0]
 
 
 def test_a_source_that_does_not_fit_is_refused() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -185,16 +184,6 @@ def test_a_reader_coming_and_going_does_not_unlock_the_file(path):
         assert "is being written by process" in other.stderr
 
 
-def test_a_copy_made_between_two_trials_is_complete(path):
-    with create(path, {"seed": 0}) as file:
-        file.add(trial(1))
-        shutil.copy(path, path.with_name("copy.db"))
-        file.add(trial(2))
-        with RunFile.open(path.with_name("copy.db")) as copy:
-            assert [exact(t) for t in copy.trials()] == [exact(trial(1))]
-        assert sorted(entry.name for entry in path.parent.iterdir()) == ["copy.db", "run.db"]
-
-
 # -- run files that are missing, foreign, damaged or cannot be written: refused, explained, ----------
 
 
@@ -345,15 +334,6 @@ def test_metrics_are_within_their_ranges(filled, name, right, wrong):
             else:
                 with pytest.raises(RunFileError, match=f"trial 8 cannot be read: its field '{name}' should be"):
                     Run.load(filled)
-
-
-@pytest.mark.parametrize(("values", "message"), [({}, "no value None of its number"), ({"z": 1}, "no parameter 'z'")])
-def test_a_trial_has_the_parameters_of_the_run(store_faults_path, values, message):
-    number = {"number": 1} if values else {}
-    with create(store_faults_path, {"parameters": [{"name": "number", "kind": "ordinal", "values": [1]}]}) as file:
-        file.add(store_faults_trial(1), Trial(Configuration({**number, **values}), Status.OK))
-    with pytest.raises(RunFileError, match=f"trial 2 cannot be read: the run .*{message}"):
-        Run.load(store_faults_path)
 
 
 # -- no room, no permission -----------------------------------------------------------------------

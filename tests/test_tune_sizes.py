@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from command_line import Call, caller
 from made_up_devices import MadeUp, replace_devices
-from runs_by_size import POLY
 from test_application import application, inputs
 
 from mptune import TunedApplication, TunedKernel, tune_sizes
@@ -22,7 +21,6 @@ from mptune.run import Run
 from mptune.schemas import schema
 from mptune.space.configuration import Configuration
 from mptune.tuning import Progress, TuneSettings
-from mptune.tuning.sizes import sizes_together
 from mptune.wisdom import gather, read_sources
 
 OWN = Path(__file__).parent / "own_kernel.py"
@@ -136,16 +134,6 @@ def test_bad_sizes_are_refused_in_a_line(mptune: Call, arguments: tuple[str, ...
     assert re.search(message, done.err), done.err
     assert done.err.count("\n") == 1
     assert not list(Path().glob("**/*.db"))
-
-
-def test_kernels_that_have_no_such_range(mptune: Call) -> None:
-    several = mptune("tune", "gemm", "--backend", "host", "--sizes", "M=16,32", "--sizes", "N=16,32,64")
-    assert "several sizes are taken together: expected as many of each, got 2 of M, 3 of N" in several.err
-    application = mptune("tune", "shallow_water", "--backend", "host", "--sizes", "m=16,32")
-    assert "application shallow_water" in application.err
-    assert (several.code, application.code) == (2, 2)
-    with pytest.raises(MptuneError, match="several sizes are taken together"):
-        sizes_together(POLY, {})
 
 
 @pytest.mark.full

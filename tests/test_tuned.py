@@ -20,7 +20,7 @@ from runs_by_size import trial
 from stepper_kernel import STEPPER, stepped
 
 import mptune
-from mptune import Application, Buffer
+from mptune import Application
 from mptune.backends.host import HostBackend, HostDevice
 from mptune.data import DataManager
 from mptune.emit import emit, winner_of
@@ -290,19 +290,6 @@ def wisdom_of(*runs: Run) -> Wisdom:
     return gather(read_sources(runs))
 
 
-# -- definitions ---------------------------------------------------------------------------------------
-
-
-def test_a_form_has_its_values_alone() -> None:
-    assert dict(KERNEL.resolve_sizes("default", {"turned": 1})) == {"rows": 20, "columns": 30, "turned": 1}
-    assert KERNEL.extents == ("rows", "columns")
-    assert KERNEL.form_of({}) == {"turned": 0}
-    with pytest.raises(KernelError, match=r"^size turned=2 of kernel turn.*expected 0 or 1$"):
-        KERNEL.resolve_sizes("default", {"turned": 2})
-    with pytest.raises(KernelError, match="size rows=0 of kernel turn is below 1"):
-        KERNEL.resolve_sizes("default", {"rows": 0})
-
-
 # -- runs ----------------------------------------------------------------------------------------------
 
 
@@ -472,57 +459,6 @@ def test_what_is_emitted_is_compiled_as_its_lines_say(run_file: Path, tmp_path: 
         ["./tuned_scaled_host", tmp_path / "in", tmp_path], cwd=tmp_path / "out", check=True, capture_output=True
     )
     np.testing.assert_allclose(np.fromfile(tmp_path / "y.f64"), 3 * x, rtol=1e-6)
-
-
-# -- applications ---------------------------------------------------------------------------------
-
-
-def steps(run: Any, _: Any) -> None:
-    run.scaled(y=run.y, x=run.x)
-
-
-TRIPLING = Application(
-    name="tripling",
-    kernels=[Kernel(**PARTS)],
-    buffers=[Buffer("x", "n", precision="t"), Buffer("y", "n", precision="t")],
-    sizes={"default": {"n": 256}},
-    inputs=drawn,
-    steps=steps,
-    outputs=["y"],
-    metric="MaxRE",
-    path=Path(__file__),
-)
-
-
-@pytest.mark.usefixtures("charts")
-@pytest.mark.full
-def test_an_application_is_compiled_as_it_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = really_tuned(TRIPLING, tmp_path / "run.db")
-    x = np.linspace(0, 1, 256)
-    with mptune.TunedApplication(path, TRIPLING) as tripling:
-        np.testing.assert_allclose(tripling(x=x)["y"], 3 * x, rtol=1e-6)
-    gather(read_sources([path])).save(tmp_path / "w.wisdom.json")
-    with mptune.TunedApplication(tmp_path / "w.wisdom.json", TRIPLING) as tripling:
-        np.testing.assert_allclose(tripling(x=x)["y"], 3 * x, rtol=1e-6)
-    assert verify(path, TRIPLING, inputs=3).holds
-    altair = pytest.importorskip("altair", reason="altair is not installed")
-    from mptune.show import plot
-
-    seen: list[bool] = []
-
-    def picture(outputs: Any, inputs: Any, _: Any) -> Any:
-        seen.append(np.array_equal(outputs["y"].astype("f4"), 3 * inputs["x"].astype("f4")))
-        return altair.Chart(altair.InlineData(values=[])).mark_point()
-
-    monkeypatch.setattr(sys.modules[__name__], "picture", picture, raising=False)
-    plot(path, "answer", kernel=TRIPLING)
-    assert len(seen) == 2
-    winner = winner_of(Run.load(path), kernel=TRIPLING)
-    assert winner is not None
-    emit(winner, tmp_path / "out")
-    lines = (tmp_path / "out/Makefile").read_text().splitlines()
-    for name in ("HOST_CXX", "NVCC", "HIPCC"):
-        assert any(line.startswith(f"{name} ?=") and FLAG in line.split() for line in lines), name
 
 
 # -- what flags of a file may be --------------------------------------------------------------------

@@ -22,7 +22,7 @@ from mptune.results.unseen import Verified
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
-from mptune.store import RunFile, RunInfo
+from mptune.store import RunInfo
 from mptune.tuning import tune
 from mptune.tuning.session import Warnings
 from mptune.tuning.verify import LEAST_INPUTS, SHARE, Verifier, verify
@@ -468,18 +468,6 @@ def test_a_real_run_verifies_what_it_reports(tuned):
     assert run.verified(run.baseline) is not None
     assert run.durations_s["verification"] == run.state.verify_s > 0
     assert Run.load(path).summary() == run.summary()
-
-
-@pytest.mark.full
-def test_a_run_that_is_resumed_verifies_what_is_missing_and_no_more(tuned, tmp_path):
-    first, run = tuned
-    path = shutil.copy(first, tmp_path)
-    again = tune(verification_kernel, output=path, resume=True, verify=20, **VERIFICATION_OPTIONS)
-    assert {trial.metric("unseen_inputs") for trial in again.reported} == {20}
-    more = tune(verification_kernel, output=path, resume=True, verify=21, **VERIFICATION_OPTIONS)
-    assert {trial.metric("unseen_inputs") for trial in more.reported} == {21}
-    with RunFile.open(path, read_only=True) as file:
-        assert file.state.verify_s >= run.state.verify_s
 
 
 @pytest.mark.full

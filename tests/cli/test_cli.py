@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import own_kernel
 import pytest
@@ -212,16 +211,6 @@ def test_streams_that_are_full_or_closed(tmp_path: Path, run_file: Path, closing
     assert Run.load(tmp_path / "new.db").evaluations == 2
 
 
-def test_empty_space_names_the_constraint(mptune: Call, tmp_path: Path) -> None:
-    own = tmp_path / "empty.py"
-    own.write_text(
-        OWN.read_text().replace("    grid=[", '    constraints=["block >= 32", "block * unroll > 4096"],\n    grid=[')
-    )
-    done = mptune("tune", own, "--backend", "host")
-    assert done.code == 2
-    assert "block * unroll > 4096" in " ".join(done.err.split())
-
-
 # -- exit codes of commands on a run without a winner, and standard output that holds nothing --------
 
 EXIT_CODES_OWN = Path(__file__).parents[1] / "own_kernel.py"
@@ -313,16 +302,6 @@ def test_a_table_and_sentences(explain: Call, run_file: Path) -> None:
     assert all(change["outcome"]["speed_interval"] for change in found["changes"])
 
 
-def test_without_the_kernel(explain: Call, run_file: Path) -> None:
-    outcome = explain(run_file)
-    assert outcome.code == 0
-    assert "Not measured: " in outcome.out
-    assert "give its definition with --kernel" in outcome.out
-    found = json.loads(explain(run_file, "--json").out)
-    assert "--kernel" in found["unmeasured"]
-    assert {change["parameter"] for change in found["changes"]} == {"x_type", "y_type"}
-
-
 # -- ``mptune report`` as a user meets it ------------------------------------------------------------
 
 REPORTING_OWN = Path(own_kernel.__file__)
@@ -411,14 +390,6 @@ def plotting_run_file(tmp_path: Path) -> Path:
     with create(tmp_path / "runs" / "axpy.db", SETTINGS) as file:
         file.add(*trials())
     return tmp_path / "runs" / "axpy.db"
-
-
-@pytest.mark.usefixtures("charts")
-def test_several_kinds_share_a_name(plot: Callable[..., Any], plotting_run_file: Path, tmp_path: Path) -> None:
-    code, out, _ = plot(plotting_run_file, "--kind", "time", "--kind", "progress", "-o", "fig.svg")
-    assert code == 0
-    assert out.split() == ["fig-time.svg", "fig-progress.svg"]
-    assert all(ElementTree.parse(tmp_path / name).getroot().tag.endswith("svg") for name in out.split())
 
 
 @pytest.mark.usefixtures("charts")

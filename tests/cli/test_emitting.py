@@ -72,13 +72,6 @@ def test_another_threshold_is_another_winner_and_none_is_exit_code_one(emit: Cal
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_configuration_asked_for_by_name_is_told_to_be_infeasible(emit: Call, tmp_path: Path) -> None:
-    code, out, err = emit(run_file(tmp_path / "run.db"), "--kernel", OWN, "--configuration", "x_type=half")
-    assert code == 0
-    assert "x_type=fp16" in out
-    assert "is not feasible (error 0.01 is above the threshold)" in " ".join(err.split())
-
-
 def test_the_readme_has_the_warnings_and_says_whether_it_was_verified(emit: Call, tmp_path: Path) -> None:
     doubt = "the baseline's error, 0.1, is more than rounding explains"
     path, readme = run_file(tmp_path / "run.db"), tmp_path / "tuned" / "poly" / "README.md"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import json
 import multiprocessing
@@ -27,10 +26,8 @@ from made_up_devices import MadeUp, MadeUpDevices, replace_devices
 from mptune import cli
 from mptune.adopt.adopting import AdoptSettings
 from mptune.errors import MptuneError, RunFileError
-from mptune.interop import read_run, write_run
 from mptune.precision import precision
 from mptune.progress import ProgressView
-from mptune.results.trial import Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.tuning import tune
@@ -115,14 +112,6 @@ def test_exit_code_one_where_nothing_is_good_enough(
     if document["evaluations"]:
         assert document["closest"]["configuration"]
     assert Run.load(Path("runs/poly.db")).evaluations == document["evaluations"]
-
-
-def test_where_everything_fails_the_failures_are_counted(mptune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    replace_devices(monkeypatch, lambda _: MadeUp(1.0, 0.0, Status.CRASH))
-    done = mptune(*TUNE, "--budget", 3)
-    assert done.code == 1
-    assert "none of 3 configurations gave outputs that can be judged: crash 3" in done.err
-    assert "closest" not in done.out
 
 
 def test_on_a_terminal_one_sees_where_it_stands(mptune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,30 +312,6 @@ def test_a_program_is_adopted_with_its_options_then_tuned(
     )
 
 
-def test_adopt_has_the_same_options_and_prints_one_document(
-    mptune: Call, adopted: list[tuple[AdoptSettings, Path | None]]
-) -> None:
-    done = mptune("adopt", "a.cu", "b.cu", *OF_PROGRAMS, "--metric", "MRE", "--time-limit", 9, "-o", "x", "--json")
-    assert (done.code, json.loads(done.out)["folder"]) == (0, "mine/kernel.py")
-    ((settings, folder),) = adopted
-    assert (folder, settings.files, settings.metric) == (Path("x"), (Path("a.cu"), Path("b.cu")), "MRE")
-    assert (settings.time_limit_s, settings.backend, settings.types) == (9.0, "auto", 2)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("axpy", "gemm"), "expected one kernel, not axpy, gemm"),
-        (("axpy", "-D", "N=3"), "axpy takes no -D: it is no program"),
-    ],
-)
-def test_a_kernel_takes_nothing_that_is_for_programs(mptune: Call, words: tuple[object, ...], message: str) -> None:
-    done = mptune("tune", *words)
-    assert (done.code, done.out) == (2, "")
-    assert message in done.err
-    assert done.err.count("\n") == 1
-
-
 def test_configurations_given_first_are_evaluated_first_and_once(mptune: Call, made_up: MadeUpDevices) -> None:
     own = ("tune", OWN, "--backend", "host", "--verify", 0, "--max-error", "1e-5", "--output", "run.db")
     first = ("--first", "block=256,unroll=4,x_type=float", "--first", "block=128")
@@ -434,30 +399,3 @@ def test_what_cannot_be_a_source_is_refused_in_a_line(
     assert re.search(message, done.err), done.err
     assert done.err.count("\n") == 1
     assert not (tmp_path / "new.db").exists()
-
-
-def test_recordings_that_are_no_source(mptune: Call, run_file: Path, tmp_path: Path) -> None:
-    """Each is refused in a line that names it, and what was there is as it was."""
-    recorded = read_run(run_file)
-    in_seconds = dataclasses.replace(recorded.info, units={"time_ms": "s"})
-    write_run(Run(in_seconds, recorded.trials), tmp_path / "seconds.json", "space")
-    failed = [Trial(t.configuration, Status.LAUNCH_ERROR, "no") for t in recorded.trials]
-    write_run(recorded.derive(trials=failed), tmp_path / "failed.json", "space")
-    shutil.copy(run_file, tmp_path / "newer.db")
-    with contextlib.closing(sqlite3.connect(tmp_path / "newer.db")) as newer:
-        newer.execute("PRAGMA user_version = 99")
-    (tmp_path / "empty.db").touch()
-    before = run_file.read_bytes()
-    for source, message in (
-        (tmp_path / "seconds.json", "seconds.json has time_ms in s, the search has it in ms"),
-        (tmp_path / "failed.json", "failed.json: none of its 8 trials ran, so their times are unknown"),
-        (tmp_path / "newer.db", r"newer.db has format 99 and this mptune reads \d+: upgrade mptune"),
-        (tmp_path / "empty.db", "empty.db: the file is empty"),
-        (tmp_path, "is a folder: expected a run file or a recorded space .*--from-all"),
-    ):
-        for command in ((*STARTING_TUNE, "--output", run_file, "--resume"), ("simulate", run_file)):
-            done = mptune(*command, "--from", source)
-            assert (done.code, done.out) == (2, "")
-            assert re.search(message, done.err), done.err
-            assert done.err.count("\n") == 1
-    assert run_file.read_bytes() == before

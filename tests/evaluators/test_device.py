@@ -25,7 +25,7 @@ from mptune.backends.host import HostBackend, HostBuffer, HostDevice
 from mptune.backends.host_compiler import HostCompiler
 from mptune.data import Draw, Stream
 from mptune.data.data import make_inputs
-from mptune.errors import MptuneError, TemplateError
+from mptune.errors import MptuneError
 from mptune.kernel import Constant, In, InOut, Kernel, Out, Scalar
 from mptune.measure.bench import Bench, Request
 from mptune.measure.device import DeviceEvaluator
@@ -346,12 +346,6 @@ def test_an_array_of_another_size_or_type_does_not_compile(found: str, replaceme
     assert "argument weights of kernel smooth is 10 elements passed as fp32" in trial.message
 
 
-def test_an_array_that_is_not_there_is_told_of() -> None:
-    kernel = dataclasses.replace(KERNEL, template=TEMPLATE.replace("int offset[1]", "int shift[1]"))
-    with pytest.raises(TemplateError, match=r"no __constant__ TYPE offset\[\.\.\.\], which the kernel declares"):
-        render(kernel, kernel.configuration({}), kernel.resolve_sizes())
-
-
 # -- further draws of the inputs: errors are the worst of all, time is spared, and the first ---------
 
 ONCE = TimingPlan(warmups=0, min_repeats=1, max_repeats=1)
@@ -470,13 +464,6 @@ def test_unseen_draws_are_checked_alone(bench, alone):
                 assert trial.status is Status.OK
                 assert trial.error == alone[draw]
                 assert math.isnan(trial.time_ms)
-
-
-def test_what_is_above_the_threshold_runs_on_one_draw(bench, alone):
-    tight = Plan(draws=3, thresholds={"error": alone[Draw()] / 2})
-    assert "error_draws" not in bench.evaluate(request(bench.kernel, tight)).measurement.metrics
-    wide = Plan(draws=3, thresholds={"error": alone[Draw()] * 2})
-    assert bench.evaluate(request(bench.kernel, wide)).metric("error_draws") == 3
 
 
 def test_a_failure_on_a_further_draw_is_the_trial_s():

@@ -200,11 +200,6 @@ class TestZones:
         guarded._whole.part(GUARD_BYTES + 800 + offset, 3).fill(1)
         assert guarded.overrun() == f"3 bytes past its last element (element {element} and after)"
 
-    def test_what_is_written_before_the_data_is_found_by_its_last_byte(self) -> None:
-        guarded = GuardedBuffer(HostBackend(), 800, np.dtype(np.float32))
-        guarded._whole.part(GUARD_BYTES - 8, 4).fill(1)
-        assert guarded.overrun() == "4 bytes before its first element (element -2 and before)"
-
     @pytest.mark.parametrize("precision", PRECISIONS.values(), ids=str)
     def test_what_is_read_from_a_zone_is_no_number(self, precision: object) -> None:
         dtype = precision.dtype  # type: ignore[attr-defined]
@@ -232,20 +227,6 @@ def test_a_write_out_of_bounds_is_a_corrupt_trial_that_says_where(
     assert not trial.is_valid
     assert not trial.measurement.times_ms
     assert re.search(message, trial.message), trial.message
-
-
-def test_a_read_out_of_bounds_that_reaches_the_result_is_no_number(guards_bench: Bench) -> None:
-    trial = guards_evaluate(guards_bench, fault="read")
-    assert trial.status is Status.NON_FINITE
-    assert "1 element" in trial.message
-
-
-@pytest.mark.full
-def test_the_worker_is_replaced_and_the_search_goes_on(guards_kernel: Kernel) -> None:
-    with DeviceEvaluator(guards_kernel, guards_kernel.resolve_sizes(), "host", plan=GUARDS_PLAN) as evaluator:
-        trials = list(evaluator.evaluate([guards_kernel.configuration({"fault": f}) for f in ("none", "past", "none")]))
-    assert [trial.status for trial in trials] == [Status.OK, Status.CORRUPT, Status.OK]
-    assert trials[2].error == 0.0
 
 
 @pytest.mark.parametrize("name", ["fp64", "bf16"])

@@ -22,7 +22,6 @@ from mptune.errors import SpaceFileError
 from mptune.interop import EXPORTERS, read_run, to_csv, to_json, to_parquet, write_run
 from mptune.interop.recorded import Record, assemble
 from mptune.interop.recording import recording_text
-from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.source.loading import load_kernel
@@ -58,14 +57,6 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, made:
                 assert read.metric(name) == pytest.approx(number, rel=1e-5)
             if trial.error > 0:
                 assert read.metric("log10_error") == math.log10(read.error)
-
-
-@pytest.mark.parametrize("name", ["space", "cache", "t4"])
-def test_more_of_the_objective_may_be_better(tmp_path: Path, name: str) -> None:
-    made = recorded([Record((32, False, 7, (1, 0), "fast", "fp16"), Status.OK, "", Measurement({"time_ms": 1 / 3}))])
-    most = made.derive(objective=Objective("gflops", minimise=False), trials=made.trials)
-    write_run(most, tmp_path / "a.json", name)
-    assert read_run(tmp_path / "a.json").info.objective == most.info.objective
 
 
 def column(codes: list[Any]) -> dict[str, list[Any]]:
@@ -217,13 +208,6 @@ def test_two_configurations_with_one_key_are_refused() -> None:
     parameters = [CategoricalParameter("x", ["a", "a,b"]), CategoricalParameter("y", ["c", "b,c"])]
     with pytest.raises(SpaceFileError, match="two configurations have the key 'a,b,c'"):
         EXPORTERS["cache"](assemble("space", ["x", "y"], {}, made, parameters=parameters))
-
-
-@pytest.mark.parametrize("name", ["time", "compile_time", "mptune_status"])
-def test_a_parameter_named_like_a_measurement_is_refused(name: str) -> None:
-    made = [Record((1,), Status.OK, "", Measurement({"time_ms": 1.0, "error": 0.0}))]
-    with pytest.raises(SpaceFileError, match=f"parameter '{name}' has the name of a measurement"):
-        EXPORTERS["cache"](assemble("space", [name], {}, made, parameters=[OrdinalParameter(name, [1])]))
 
 
 # -- telling formats apart by content ----------------------------------------------------------------

@@ -236,13 +236,6 @@ def test_an_incorrect_result_is_never_valid(tmp_path: Path) -> None:
     assert "incorrect" in trial.message
 
 
-def test_another_objective_brings_its_unit(tmp_path: Path) -> None:
-    document = one(measurements=[{"name": "energy", "value": 3.5, "unit": "J"}], objectives=["energy"])
-    recorded = t4_read(tmp_path, document)
-    assert (recorded.info.objective.metric, recorded.info.unit_of("energy")) == ("energy", "J")
-    assert recorded.trials[0].metric("energy") == 3.5
-
-
 @pytest.mark.parametrize(
     ("document", "message"),
     [

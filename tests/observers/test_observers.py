@@ -9,7 +9,7 @@ import pytest
 from fake_devices import Ticking
 
 from mptune.backends import BACKENDS, get_backend
-from mptune.errors import BackendUnavailableError, MptuneError, ObserverUnavailableError, UnknownNameError
+from mptune.errors import BackendUnavailableError, MptuneError, ObserverUnavailableError
 from mptune.kernel import In, Kernel, Out
 from mptune.measure.bench import Bench, Request
 from mptune.measure.timing import TimingPlan
@@ -53,15 +53,6 @@ MAKE = {
 for _name, _made in MAKE.items():
     _title = f"Test{_name.capitalize()}"
     globals()[_title] = type(_title, (ObserverConformance,), {"make": lambda self, _made=_made: _made()})
-
-
-def test_names_of_a_registry():
-    assert list(OBSERVERS) == sorted(MAKE)
-    assert all(isinstance(make(), OBSERVERS[name]) and OBSERVERS[name].name == name for name, make in MAKE.items())
-    assert "base" not in OBSERVERS
-    assert len(OBSERVERS) == len(list(OBSERVERS))
-    with pytest.raises(UnknownNameError, match="'enrgy'; did you mean 'energy'"):
-        OBSERVERS["enrgy"]
 
 
 class Counting(Observer):
@@ -196,13 +187,6 @@ def test_rates_are_the_declared_work_over_the_median_time():
         {"bandwidth_gb_s": 16000 / 2e-3 / 1e9, "flop_rate_gflop_s": 2.5e-3}
     )
     assert observe(observer, context("fp32"))["bandwidth_gb_s"] == pytest.approx(8000 / 2e-3 / 1e9)
-
-
-def test_no_rates_without_times_or_operations():
-    observer = ThroughputObserver.open(target())
-    assert dict(observer.missing) == {"flop_rate_gflop_s": "kernel scale does not declare its operations (flops=...)"}
-    assert list(observe(observer, context())) == ["bandwidth_gb_s"]
-    assert observe(observer, context(times_ms=())) == {}
 
 
 # -- resources ---------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
 import own_kernel
 import pytest
 from application_trials import application_run
@@ -22,7 +21,6 @@ from mptune.kernel import Sizes
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run, json_document
 from mptune.show import APPLICATION_KINDS, KINDS, SUFFIXES, plot, report_document, save, write_report
-from mptune.source.render import render_body
 from mptune.space.configuration import Configuration
 from mptune.tuning.tuning import rendered_sources
 from tests.tiers import few
@@ -55,30 +53,6 @@ def parts(node: Any) -> Iterator[Mapping[str, Any]]:
 def titles(chart: Any) -> set[str]:
     found = [part["title"] for part in parts(chart.to_dict()) if "title" in part]
     return {title for title in found if isinstance(title, str)}
-
-
-def ranked_run(count: int = 60) -> Run:
-    """Return a run in which the block size decides most, and unrolling nothing."""
-    rng = np.random.default_rng(0)
-    trials = [
-        Trial(
-            Configuration({"x_type": x_type, "block": block, "unroll": bool(i % 2)}),
-            Status.OK,
-            "",
-            Measurement(
-                {"time_ms": 400 / block * (2 if x_type == "fp64" else 1) * rng.uniform(0.99, 1.01), "error": 1e-9}
-            ),
-        )
-        for i in range(2)
-        for x_type, factor in (("fp64", 2), ("fp32", 1), ("fp16", 1))
-        for block in (32, 64, 128, 256, 512, 1024, 2048)[: count // 6]
-    ]
-    parameters = [
-        {"name": "x_type", "kind": "precision", "values": ["fp64", "fp32", "fp16"]},
-        {"name": "block", "kind": "ordinal", "values": [32, 64, 128, 256, 512, 1024, 2048]},
-        {"name": "unroll", "kind": "boolean", "values": [False, True]},
-    ]
-    return run_of(*trials, parameters=parameters)
 
 
 @pytest.mark.parametrize("kind", DRAWN)
@@ -118,16 +92,6 @@ def test_progress_shows_every_trial_and_the_best_so_far() -> None:
     (baseline,) = (row["y"] for row in rows if row.get("line") == "baseline")
     assert baseline == 6
     assert "speedup over the baseline" in titles(plot(run, "progress"))
-
-
-@pytest.mark.full
-def test_parameters_are_ranked() -> None:
-    chart = plot(ranked_run(), "parameters")
-    ranked = [row["parameter"] for row in rows_of(chart) if "loss" in row]
-    assert ranked == ["block", "x_type", "unroll"]
-    pairs = {(row["value"], row["setting"]): row["relative"] for row in rows_of(chart) if "setting" in row}
-    assert pairs["x_type fp64", "block 2048"] == pytest.approx(2, rel=0.05)
-    assert pairs["x_type fp16", "block 32"] == pytest.approx(64, rel=0.05)
 
 
 def test_time_adds_up() -> None:
@@ -263,16 +227,6 @@ def test_every_run_has_a_document_that_is_json(run: Run) -> None:
     shown = document(run)["data"]
     json.dumps(json_document(shown), allow_nan=False)
     assert {len(column["cells"]) for column in shown["columns"]} == {len(run.trials)}
-
-
-@pytest.mark.full
-def test_sources_are_those_the_run_has() -> None:
-    run = with_sources(poly_run())
-    kept = document(run)["data"]["sources"]
-    assert sorted(kept["by_trial"]) == [1, 2, 3, 4, 5]
-    for number, found in enumerate(run.trials, 1):
-        text = render_body(own_kernel.kernel, found.configuration, {"n": 37})
-        assert [kept["lines"][i] for i in kept["by_trial"][number]] == text.splitlines()
 
 
 @pytest.mark.full

@@ -25,7 +25,6 @@ from mptune.space.parameters import (
     RealParameter,
     baseline_values,
     full_name,
-    uniform_types,
 )
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.bayesian import BayesianStrategy
@@ -169,15 +168,6 @@ def test_a_baseline_has_the_widest_types_and_accurate_functions() -> None:
     }
 
 
-def test_a_missing_precision_is_the_next_wider_one() -> None:
-    assert uniform_types([BLOCK]) == {}
-    assert uniform_types([BLOCK, X, Y]) == {
-        "fp64": {"x_type": "fp32", "y_type": "fp64"},
-        "fp16": {"x_type": "fp16", "y_type": "fp64"},
-        "bf16": {"x_type": "fp16", "y_type": "bf16"},
-    }
-
-
 NAMES = ["u_type", "step.h_type", "step.block", "sum.block", "u.block", "sum.u_type"]
 
 
@@ -240,24 +230,6 @@ def called(
     **_further: object,
 ) -> dict[str, Any]:
     return {key: value for key, value in locals().items() if key != "_further"}
-
-
-@pytest.mark.parametrize(
-    ("name", "given", "kept"),
-    [
-        ("count", 2.0, 2),
-        ("count", np.int64(3), 3),
-        ("share", np.float32(1), 1.0),
-        ("limit", None, None),
-        ("names", "one", ("one",)),
-        ("names", (each for each in ("a", "b")), ("a", "b")),
-        ("sizes", {"n": 2000.0}, {"n": 2000}),
-        ("is_on", np.True_, True),
-    ],
-)
-def test_what_fits_is_kept_as_a_value_of_python(name: str, given: object, kept: object) -> None:
-    found = called(**{name: given})[name]  # type: ignore[arg-type]
-    assert (found, type(found)) == (kept, type(kept))
 
 
 @pytest.mark.parametrize(

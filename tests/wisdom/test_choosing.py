@@ -69,12 +69,6 @@ def test_beyond_reach_it_is_the_baseline_of_the_nearest_size(n: int, side: str) 
     assert choice.speedup == pytest.approx(1)
 
 
-def test_without_an_error_limit_any_size_has_the_fastest() -> None:
-    free = chooser(at_size(1000, threshold=None), at_size(100_000, threshold=None))
-    assert types(free.choose({"n": 10**7}).configuration) == ("fp16", 256)
-    assert "no error limit" in free.choose({"n": 10**7}).why
-
-
 @pytest.mark.parametrize(
     ("interval", "speedup", "is_narrow"),
     [((0.94, 1.04), 1.02, False), ((1.005, 1.04), 1.02, True), (None, 1.02, False), (None, 1.04, True)],
@@ -441,11 +435,3 @@ def test_a_size_is_in_the_cell_that_is_found_for_it(tuned: list[tuple[int, ...]]
         lows, highs = cells.ends(cell)
         assert all(low <= size <= high for low, size, high in zip(lows, sizes, highs, strict=True))
         assert cells.at(cells.middle(cell)) == cells.at(lows) == cells.at(highs) == cell
-
-
-def test_the_range_of_the_tuned_sizes_has_its_own_cells() -> None:
-    cells = Cells([(1000,), (8000,)], [LARGEST])
-    for inside, outside in ((1000, 999), (8000, 8001)):
-        assert cells.at((inside,)) != cells.at((outside,))
-    beside = Cells([(100, 17), (800, 17)], [LARGEST] * 2)
-    assert beside.ends(beside.at((300, 17)))[0][1] == beside.ends(beside.at((300, 17)))[1][1] == 17

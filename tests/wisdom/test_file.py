@@ -88,15 +88,6 @@ def test_a_file_is_as_its_schema_says(tmp_path: Path) -> None:
     assert wisdom_of(path).to_json() == document
 
 
-def test_devices_and_metrics_are_kept_apart() -> None:
-    found = wisdom_of(at_size(1000), at_size(1000, device="another"), at_size(1000, metric="MaxAE"))
-    assert sorted((known.device == "another", known.metric) for known in found.kernels) == [
-        (False, "MaxAE"),
-        (False, "NRMSE"),
-        (True, "NRMSE"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("run", "message"),
     [
