@@ -36,7 +36,7 @@ from mptune import (
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.data import DataManager
-from mptune.errors import ConstraintError, KernelError, LaunchError, PlotError, ReferenceDataError, UnknownNameError
+from mptune.errors import ConstraintError, KernelError, LaunchError, ReferenceDataError, UnknownNameError
 from mptune.measure.answers import OwnAnswer, with_reference
 from mptune.measure.bench import Bench, Request
 from mptune.measure.worker import Limits
@@ -269,17 +269,6 @@ def run(path):
     return tune(application(), output=path, on_warning=lambda _: None, **settings)
 
 
-@pytest.mark.full
-def test_a_search_without_fp64_has_errors_against_it(tmp_path):
-    types = dict.fromkeys(("a_type", "x_type", "matvec.sum_type"), ("fp32",))
-    settings = {"restrict": types, "max_error": 1e-4, "inputs": 1, "verify": 0, "on_warning": lambda _: None}
-    found = tune(application(), backend="host", budget=4, output=tmp_path / "narrow.db", **settings)
-    assert found.best is not None
-    assert found.baseline is None
-    assert all(trial.configuration.is_among(types) for trial in found.trials)
-    assert 1e-9 < found.best.error < 1e-5
-
-
 class TestWhatARunIsUsedFor:
     @pytest.mark.full
     def test_the_winner_is_verified_on_further_inputs(self, run, path, tmp_path):
@@ -479,25 +468,6 @@ def test_the_winner_is_drawn_beside_the_widest_types(
     assert titles[0] == "in the widest types"
     assert titles[1].startswith("the winner: ")
     assert "speedup 2" in titles[1]
-
-
-@pytest.mark.usefixtures("charts")
-@pytest.mark.parametrize(
-    ("picture", "message"),
-    [
-        (
-            lambda outputs, inputs, size: outputs["y"],
-            "the picture of application power failed: KeyError: 'y' (test_application.py:",
-        ),
-        (lambda outputs, inputs, size: outputs["x"], "it returned ndarray; expected a chart of Vega-Altair"),
-    ],
-)
-def test_what_cannot_be_drawn_says_why(
-    picture: Any, message: str, application_picture_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(STEPS, "picture", picture, raising=False)
-    with pytest.raises((KernelError, PlotError), match=re.escape(message)):
-        plot(application_picture_path, "answer", kernel=APPLICATION)
 
 
 # -- a tuned application from Python, and its sources: what a user has of an application -------------

@@ -473,26 +473,6 @@ class Machine:
         return FinalRounds(self)  # type: ignore[arg-type]
 
 
-def test_finals_that_are_held_again_and_again_take_no_longer_than_twice_their_share(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    order = [t.configuration for t in TRIALS if t.is_valid]
-    # Now one is faster, now another.
-    machine = Machine(60.0, lambda configuration, turn: 1.0 + (turn + order.index(configuration)) % 2)
-    settling = machine.settling(monkeypatch)
-    took_s = []
-    for _ in range(8):
-        before_s = machine.now_s
-        if not settling.hold():
-            break
-        took_s.append(machine.now_s - before_s)
-    # A fifth of the search at first, and at the end the rounds that an interval takes, of five and of two.
-    least_s = 0.05 * LEAST_ROUNDS * (5 + 2)
-    assert 12.0 <= took_s[0] < 12.0 + least_s
-    assert max(took_s[2:], default=0.0) <= least_s
-    assert sum(took_s) <= 2 * 12.0 + 8 * least_s
-
-
 WIDE, FAST, NEXT = (
     Configuration({"x_type": t, "block": block}) for t, block in (("fp64", 2), ("fp32", 1), ("fp32", 2))
 )

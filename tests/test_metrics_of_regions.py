@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from command_line import Call, caller
 
-from mptune import Application, Buffer, TunedKernel
+from mptune import TunedKernel
 from mptune.accuracy.evaluate import metric_text
 from mptune.backends import get_backend
 from mptune.cli import main
@@ -281,44 +281,3 @@ def test_a_reference_of_nothing_but_nan_is_one_clear_line(mptune: Call, tmp_path
     found = mptune("tune", tmp_path / "ocean_kernel.py", "--backend", "host", "--size", "smoke")
     assert found.code == 2
     assert "output 'u' of kernel ocean is NaN in all of its 60 elements: nothing can be compared" in found.err
-
-
-# -- applications --------------------------------------------------------------------------------
-
-
-def sea() -> Application:
-    """Launches the kernel, and has no reference but its own answer."""
-
-    def steps(run: Any, size: Any) -> None:
-        run.ocean(u=run.u, x=run.x, land=run.land)
-
-    parts = ("name", "arguments", "grid", "block", "template", "signature")
-    parameters = [OrdinalParameter("land", [0]) if each.name == "land" else each for each in OCEAN.parameters]
-    return Application(
-        name="sea",
-        kernels=[Kernel(parameters=parameters, **{name: getattr(OCEAN, name) for name in parts})],
-        buffers=[
-            Buffer("x", ("rows", "columns"), precision="u_type"),
-            Buffer("land", ("rows", "columns"), dtype="int32"),
-            Buffer("u", ("rows", "columns"), precision="u_type"),
-        ],
-        sizes=OCEAN.sizes,
-        inputs=OCEAN.inputs,
-        steps=steps,
-        outputs=["u"],
-        metric="MaxRE",
-    )
-
-
-OWN = REMARK.replace("the reference", "the run in the widest types, which is the reference,")
-
-
-@pytest.mark.full
-def test_an_application_s_own_answer_may_have_nan() -> None:
-    run = tune(sea(), backend="host", size="smoke", budget=12, verify=2, max_error=1e-3)
-    assert OWN in run.describe().warnings
-    assert run.best is not None
-    assert run.verified(run.best).inputs == 2
-    for trial in run.trials:
-        assert (trial.status is Status.NON_FINITE) is bool(trial.configuration["ocean.lost"]), trial
-    assert any(0 < trial.error < 1e-6 for trial in run.trials)

@@ -98,10 +98,6 @@ def test_message_names_the_thing_the_nearest_and_the_valid_ones() -> None:
     )
 
 
-def test_suggestion_ignores_case_and_keeps_the_spelling() -> None:
-    assert did_you_mean("nrmse_", ["MAE", "NRMSE"]) == "; did you mean 'NRMSE'?"
-
-
 def test_a_file_is_suggested_only_if_its_name_is_near() -> None:
     folder = Path("runs")
     assert did_you_mean("nosuch.db", ["f5_nopolicy.db"], folder) == ""

@@ -19,7 +19,6 @@ from mptune.results.objective import Objective
 from mptune.source.loading import load_kernel
 from mptune.space.parameters import PrecisionParameter, baseline_values
 from mptune.space.search_space import SearchSpace
-from mptune.strategies.model_based.coordinates import distances
 from mptune.strategies.model_based.error_model import Signatures
 from tests.tiers import few
 
@@ -79,7 +78,6 @@ BEST_FIRST = (
     "fp64_neumaier", "fp64", "fp32x2", "fp32_neumaier", "fp32", "bf16x3", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2",
 )  # fmt: skip
 OFFERED = PrecisionParameter("sum", ["fp64", "fp32", "fp16", "bf16"], on_request=COMPOUND)
-EVERY = OFFERED.restricted(OFFERED.every_value)
 STORED = PrecisionParameter("stored", ["fp64", "fp32", "fp16"])
 
 
@@ -124,12 +122,6 @@ def test_the_baseline_is_plain_where_a_plain_type_has_as_many_digits(asked: Any,
     signatures = Signatures(space, ["sum", "stored"], Objective(threshold=1e-5))
     found = [p.values[code] for p, code in zip(space.parameters, signatures.widest, strict=True)]
     assert found == [baseline, "fp64"]
-
-
-def test_no_two_types_are_the_same_to_a_model() -> None:
-    for table in (EVERY.encoded(), distances([EVERY]).at(np.arange(len(EVERY.values))[:, None])):
-        apart = np.abs(table[:, None, :] - table[None, :, :]).max(axis=2)
-        assert (apart[~np.eye(len(apart), dtype=bool)] > 1e-3).all()
 
 
 # -- long arrays in blocks, by several threads -------------------------------------------------------

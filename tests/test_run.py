@@ -10,7 +10,6 @@ import math
 import re
 import sys
 import types
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ import pandas as pd
 import pytest
 from application_trials import application_run, run_trial
 from awkward_kernel import AWKWARD, NASTY, run_of
-from command_line import caller
 from described import create, described_run
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,7 +43,6 @@ from mptune.source.loading import load_kernel
 from mptune.source.render import template_hash
 from mptune.space.configuration import Configuration
 from mptune.store import ParameterInfo, RunFile, RunInfo, RunState
-from mptune.tuning import TuneSettings, tune
 from mptune.tuning.findings import findings
 
 SETTINGS = {
@@ -427,21 +424,6 @@ def test_the_document(run_file: Path) -> None:
 
 
 @pytest.mark.usefixtures("charts")
-def test_show(run_file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    shown = partial(caller(monkeypatch, capfd), "show")(run_file)
-    assert shown.code == 0, shown.err
-    lines = [re.sub("  +", "|", line.strip()) for line in shown.out.splitlines()]
-    assert {"u_type (u, v)|fp64|fp32", "fp64 (norms)|fp64|fp64"} <= set(lines)
-    start = lines.index("time of a run|baseline (ms)|share|launches|best (ms)|share|launches")
-    assert lines[start + 1 : start + 5] == [
-        "step|10|85%|100|6|80%|120",
-        "norm|0.8|7%|100|0.48|6%|120",
-        "host, between launches|1|8%|-|1|13%|-",
-        "all|11.8|100%|200|7.48|100%|240",
-    ]
-
-
-@pytest.mark.usefixtures("charts")
 class TestChart:
     def test_each_kernel_and_the_host_have_their_part_of_both_bars(self) -> None:
         pytest.importorskip("altair", reason="altair is not installed")
@@ -507,21 +489,6 @@ def test_an_error_that_hardly_depends_on_the_type_is_told(wide: float, narrow: f
         f"the baseline's error, {wide:.3g}, is more than rounding in fp64 explains: in fp32 it is"
     )
     assert "\n" not in warning
-
-
-@pytest.mark.full
-def test_a_doubled_reference_is_told_by_a_run(tmp_path: Path) -> None:
-    """Without a threshold anything is accurate enough."""
-    settings = TuneSettings(backend="host", size="smoke", budget=8, strategy="random")
-    doubled = dataclasses.replace(OWN, reference=lambda inputs, size: 2 * OWN.reference(inputs, size))  # type: ignore[misc]
-    told: list[str] = []
-    run = tune(doubled, settings, on_warning=told.append, output=tmp_path / "run.db")
-    (warning,) = [line for line in told if "the baseline's error" in line]
-    assert warning in Run.load(tmp_path / "run.db").warnings
-    assert run.best is not None
-    told.clear()
-    tune(OWN, settings, on_warning=told.append)
-    assert not [line for line in told if "the baseline's error" in line]
 
 
 # -- failures --------------------------------------------------------------------------------------------

@@ -175,19 +175,6 @@ def test_distances_are_relative_to_the_optimum() -> None:
     ]
 
 
-def test_a_run_that_has_found_nothing_counts_with_the_worst_feasible_value() -> None:
-    simulation = dataclasses.replace(made_up(3, (None, 2.5, 2.0), (None, None, None)), worst=5.0)
-    assert simulation.filled_curves().tolist() == [[1.5, 0.25, 0.0], [1.5, 1.5, 1.5]]
-    assert simulation.without_feasible().tolist() == [[True, False, False], [True, True, True]]
-
-    assert simulation.summary()[0]["nothing_feasible"] == 0.5
-    # Where the worst is the only one, nothing is still not the optimum.
-    alone = dataclasses.replace(simulation, worst=2.0)
-    assert alone.summary()[0]["found_optimum"] == 0.5
-    assert alone.filled_curves()[1].tolist() == [1.0, 1.0, 1.0]
-    assert np.isinf(alone.distances(3)).tolist() == [False, True]
-
-
 def test_several_objectives_are_measured_by_the_hypervolume_of_the_front() -> None:
     recorded = recording()
     simulation = simulate(recorded, "random", objectives=("time", "error"), budget=60, repeats=2)

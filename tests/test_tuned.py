@@ -290,22 +290,6 @@ def wisdom_of(*runs: Run) -> Wisdom:
     return gather(read_sources(runs))
 
 
-# -- runs ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.full
-@pytest.mark.filterwarnings("ignore:the compiler made no vectors", "ignore:turn uses the baseline")
-@pytest.mark.parametrize("turned", [1])
-def test_tuning_one_form(turned: int, tmp_path: Path) -> None:
-    """A run says which it is of, and is used at that."""
-    found = mptune.tune(KERNEL, sizes={"turned": turned}, budget=4, output=tmp_path / "run.db", seed=1)
-    assert found.info.sizes == {"rows": 20, "columns": 30, "turned": turned}
-    assert found.info.forms == ("turned",)
-    x = np.random.default_rng(5).random((20, 30))
-    with mptune.TunedKernel(tmp_path / "run.db", kernel=KERNEL) as turn:
-        np.testing.assert_allclose(turn(x=x.T.copy() if turned else x), 2 * x, rtol=1e-6)
-
-
 # -- wisdom --------------------------------------------------------------------------------------------
 
 

@@ -138,14 +138,6 @@ def planned(threshold, metrics="NRMSE", *, is_own=True, outputs=OUTPUTS):
     return {name: metric.name for name, (_, metric) in judged(outputs, found).items()}, limits
 
 
-@pytest.mark.parametrize("threshold", [None, 1e-4, {"y": 1e-4}, {"y": 1e-4, "z": 1e-2}])
-def test_thresholds_of_outputs_leave_the_metrics_alone(threshold):
-    metrics = {"y": "MAE", "z": "MRE"}
-    found, limits = planned_threshold(threshold, OUTPUTS, metrics, is_own=True)
-    assert found is metrics
-    assert limits is threshold
-
-
 def test_a_metric_for_all_outputs_replaces_the_kernel_s_own():
     names, limits = planned({"NRMSE over rows": 1e-3, "max abs": 0.1})
     assert limits == {"NRMSE_rows_max": 1e-3, "MaxAE": 0.1}
@@ -172,14 +164,6 @@ def test_a_number_beside_outputs_is_for_each_of_the_others():
     assert planned({"": 1e-4, "y": 1e-3, "y.MaxAE": 0.1})[1] == {"z": 1e-4, "y": 1e-3, "y.MaxAE": 0.1}
     with pytest.raises(MptuneError, match=r"threshold 0\.0001 .* each \(y, z\) has its own"):
         planned({"": 1e-4, "y": 1e-3, "z": 1.0})
-
-
-def test_one_output_by_a_metric_of_its_own():
-    names, limits = planned({"y.MaxAE over rows 0.99": 0.1, "z.MaxAE": 0.2, "MRE over block 4 0.5": 1.0}, "NMAE")
-    assert limits == {"y.MaxAE_rows_0_99": 0.1, "z.MaxAE": 0.2, "MRE_block_4_0_5": 1.0}
-    assert names["y.MaxAE_rows_0_99"] == "MaxAE over rows 0.99"
-    assert names["y"] == "MRE over block 4 0.5"
-    assert planned({"y.MaxAE": 0.1}, "NMAE")[0]["y"] == "NMAE"
 
 
 def own(output, reference):
@@ -235,12 +219,6 @@ FURTHER = {"y": "NRMSE", "z": "NRMSE", "NRMSE_rows_max": "NRMSE over rows max", 
 )
 def test_recorded_errors_are_found_by_any_spelling(threshold, found):
     assert recorded_threshold(threshold, NAMES, "NRMSE", FURTHER) == found
-
-
-@pytest.mark.parametrize("name", ["MaxAE", "z.MaxAE", "y.MaxRE"])
-def test_what_was_not_recorded_is_refused(name):
-    with pytest.raises(UnknownNameError, match="output or error metric in the error threshold"):
-        recorded_threshold({name: 1.0}, NAMES, "NRMSE")
 
 
 @pytest.mark.parametrize(

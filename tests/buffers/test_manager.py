@@ -13,14 +13,11 @@ import numpy as np
 import pytest
 from kernels_for_data import ARGUMENTS, inputs, kernel, reference, simple
 
-import mptune.data.manager
 from mptune.accuracy.pairs import Pairs, count_unwritten, poisoned
 from mptune.data import DataManager, Draw, Stream, rounded_inputs
-from mptune.data.conversion import round_to
-from mptune.data.reference_cache import keep_references, load_references, reference_key
+from mptune.data.reference_cache import reference_key
 from mptune.errors import KernelError, MptuneError, OutOfMemoryError, ReferenceDataError, UnknownNameError
 from mptune.kernel import In, Out, Scalar
-from mptune.precision import PRECISIONS, precision
 from mptune.source.loading import load_kernel
 
 
@@ -142,55 +139,6 @@ def test_inputs_that_fail():
 
     with pytest.raises(OutOfMemoryError, match=r"n=37.* the inputs of example ran out of memory"):
         _ = manager(kernel(inputs=too_large)).inputs
-
-
-# -- typed copies ------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def conversions(monkeypatch):
-    """Counts how often values are converted."""
-    made = []
-
-    def counted(values, wanted):
-        made.append(wanted.name)
-        return convert(values, wanted)
-
-    convert = mptune.data.manager.convert
-    monkeypatch.setattr(mptune.data.manager, "convert", counted)
-    return made
-
-
-def test_typed_copies_are_rounded_contiguous_and_read_only(conversions):
-    data = manager(kernel())
-    x = argument(data.kernel, "x")
-    for entry in PRECISIONS.values():
-        copy = data.typed(x, entry)
-        assert copy.dtype == entry.dtype
-        np.testing.assert_array_equal(copy, round_to(data.inputs["x"].reshape(-1), entry).reshape(37, 5))
-        assert copy.flags.c_contiguous
-        assert not copy.flags.writeable
-    assert data.typed(x, precision("fp64")) is data.inputs["x"]
-    assert data.typed(argument(data.kernel, "index"), None) is data.inputs["index"]
-    assert conversions == ["fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"]
-
-
-def test_copies_are_kept_and_the_least_recently_used_leaves(conversions):
-    data = manager(simple(np.arange(100.0)), budget_bytes=600)
-    x = data.kernel.arguments[0]
-
-    def ask(*names):
-        del conversions[:]
-        for name in names:
-            data.typed(x, precision(name))
-        return conversions
-
-    assert ask("fp32", "fp32", "fp16", "fp32") == ["fp32", "fp16"]
-    assert ask("bf16") == ["bf16"], "fp16, not used for longer than fp32, has left"
-    assert ask("fp32", "bf16") == []
-    assert ask("fp16") == ["fp16"], "fp32 has left"
-    assert ask("bf16", "fp8_e5m2", "fp8_e4m3") == ["fp8_e5m2", "fp8_e4m3"]
-    assert sum(array.nbytes for array in data._typed.values()) <= 600
 
 
 # -- poison ------------------------------------------------------------------------------------
@@ -482,16 +430,6 @@ def test_a_folder_that_cannot_be_written_does_no_harm(project, tmp_path, monkeyp
     monkeypatch.setattr(np, "savez", full)
     assert references(scale(module), tmp_path / "cache")["y"][1] == 4.0
     assert list((tmp_path / "cache").iterdir()) == []
-
-
-def test_the_least_recently_used_leave(tmp_path):
-    for age, key in enumerate("dcba"):
-        keep_references(tmp_path, key, {"y": np.zeros(100)})
-        os.utime(tmp_path / f"{key}.npz", (1e9 - age, 1e9 - age))
-    (tmp_path / "somebody's.txt").touch()
-    assert load_references(tmp_path, "a") is not None
-    keep_references(tmp_path, "e", {"y": np.zeros(100)}, folder_bytes=3500)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "d.npz", "e.npz", "somebody's.txt"]
 
 
 # -- functions that give something else the next time ------------------------------------------

@@ -269,24 +269,6 @@ def test_a_run_file_is_a_recording(tmp_path: Path) -> None:
         assert (other.status, other.message, other.measurement) == (trial.status, trial.message, trial.measurement)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (
-            b"block,time\n32,1\n",
-            "none of these: a Kernel Tuner cache file, a recorded space, T4 results",
-        ),
-        (b"{}", "none of these: a Kernel Tuner cache file, a recorded space, T4 results"),
-        (b'{"ConfigurationSpace": {"TuningParameters": []}}', "a T1 file describes a search space without"),
-    ],
-)
-def test_foreign_and_damaged_files_say_what_is_wrong(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "space.json"
-    path.write_bytes(content)
-    with pytest.raises(SpaceFileError, match=message):
-        read_run(path)
-
-
 def test_a_recorded_space_is_a_run_with_a_baseline(tmp_path: Path) -> None:
     recorded = read_run(write(tmp_path / "space.json", json.dumps(cache_document())))
     run = recorded

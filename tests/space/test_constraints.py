@@ -24,14 +24,6 @@ def test_constants_are_put_in_and_are_no_parameters() -> None:
     assert mask.tolist() == [True, False]
 
 
-def test_a_decided_part_takes_its_parameters_along() -> None:
-    assert compile_constraint("n > 1 or block > 3", NAMES, {"n": 2}).names == frozenset()
-    assert compile_constraint("n > 1 and block > 3", NAMES, {"n": 2}).names == {"block"}
-    assert compile_constraint("(block if n > 1 else tile) > 3", NAMES, {"n": 2}).names == {"block"}
-    # A part before the one that decides is still evaluated, as Python would.
-    assert compile_constraint("block > 3 and n > 9", NAMES, {"n": 2}).names == {"block"}
-
-
 def fits(block: int, tile: int, n: int, spare: int = 0) -> bool:
     return block * tile + spare <= n
 
@@ -88,19 +80,6 @@ def test_aliases_of_precisions_compare_equal() -> None:
         assert constraint.text == text
     untouched = with_canonical_precisions(compile_constraint("t == 'double'", NAMES), frozenset())
     assert untouched.holds({"t": "double"})
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("t == 'fp33'", "constraint \"t == 'fp33'\": unknown precision 'fp33'; did you mean 'fp32'?"),
-        ("t < 'fp32'", "precisions have no order: \"t < 'fp32'\" in \"t < 'fp32'\"; compare sizeof(t)"),
-    ],
-)
-def test_comparisons_of_precisions_that_make_no_sense(text: str, message: str) -> None:
-    with pytest.raises(ConstraintError) as caught:
-        with_canonical_precisions(compile_constraint(text, NAMES), frozenset({"t"}))
-    assert message in str(caught.value)
 
 
 VALUES = {"a": [0, 1], "b": [1, 2], "s": ["x"], "t": ["fp64"], "x": [0.5]}

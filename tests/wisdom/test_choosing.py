@@ -193,26 +193,6 @@ def test_types_whose_results_were_not_finite_at_a_size_are_not_used_from_there_o
     assert types(found.choose({"n": 8000}).configuration)[0] == "fp32"
 
 
-def test_limits_of_several_errors_have_to_hold_together() -> None:
-    def run(n: int) -> Run:
-        grown = n / 1000
-        trials = [
-            trial(4, 1e-16, further={"error.y": 1e-16}),
-            trial(1, 1e-6, further={"error.y": 1e-4 * grown}, **HALF),
-            trial(2, 1e-7, further={"error.y": 1e-7}, **SINGLE),
-        ]
-        return run_of(POLY, trials, sizes=POLY.resolve_sizes("default", {"n": n}), threshold={"": 1e-3, "y": 1e-3})
-
-    both = chooser(run(1000), run(4000))
-    assert both.budget == {"error": 1e-3, "error.y": 1e-3}
-    assert [types(both.choose({"n": n}).configuration)[0] for n in (2000, 15_000)] == ["fp16", "fp32"]
-    tuned = mptune.TunedKernel([run(1000), run(4000)], POLY, max_error={"y": 3e-4})
-    assert types(tuned.choose({"n": 2000}).configuration)[0] == "fp16"
-    assert types(tuned.choose({"n": 3500}).configuration)[0] == "fp32"
-    with pytest.raises(UnknownNameError, match="unknown output or error metric in the wisdom: 'z'"):
-        mptune.TunedKernel([run(1000), run(4000)], POLY, max_error={"z": 1})
-
-
 # -- what is valid -------------------------------------------------------------------------------
 
 
