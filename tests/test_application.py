@@ -1,17 +1,23 @@
 """Applications: several kernels run by ordinary Python, tuned as one and judged by their own answer."""
 
+from __future__ import annotations
+
+import json
 import os
 import re
 import shutil
 import sys
-import time
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from application_runs import run_once
+from awkward_kernel import run_of
 from command_line import caller
-from made_up_devices import MadeUp, replace_devices
+from described import create
 
 from mptune import (
     Application,
@@ -24,21 +30,22 @@ from mptune import (
     PrecisionParameter,
     Scalar,
     Scratch,
+    TunedApplication,
     TunedKernel,
 )
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.data import DataManager
 from mptune.errors import ConstraintError, KernelError, LaunchError, ReferenceDataError, UnknownNameError
-from mptune.kernel import Sizes
 from mptune.measure.answers import OwnAnswer, with_reference
 from mptune.measure.bench import Bench, Request
+from mptune.measure.worker import Limits
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
-from mptune.source.loading import load_tunable
-from mptune.tuning import tune
-from mptune.tuning.explain import explain
-from mptune.tuning.session import RunSession
+from mptune.show import plot
+from mptune.tuning import TuneSettings, tune
 from mptune.tuning.verify import verify
+from mptune.wisdom import gather, read_sources
 from tests.tiers import few
 
 MATVEC = Kernel(
@@ -134,39 +141,10 @@ class TestDefinition:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"kernels": ["matvec"]}, r"kernels= is a list of Kernel\(...\), not \['matvec'\]"),
-            ({"steps": None}, r"steps= is a function steps\(run, size\), not None"),
-            ({"steps": lambda: None}, r"called as steps\(run, size\) \(test_application.py:\d+\), but: too many posi"),
-        ],
-    )
-    def test_what_cannot_be_run_is_refused(self, changes, message):
-        with pytest.raises(KernelError, match=message):
-            application(**changes)
-
-    def test_choices_of_the_steps_are_in_the_signature(self):
-        app = application(shared=[OrdinalParameter("tries", [1, 2])])
-        assert "tries" in app.signature_names
-
-    def test_constraints_of_kernels_hold_under_their_names(self):
-        only = MATVEC.changed(constraints=["block > 32", lambda block: block != 64 or True])
-        space = application(kernels=[only, SCALE]).search_space(Sizes({"n": N}))
-        assert {c["matvec.block"] for c in space.configurations(np.arange(space.size))} == {64}
-        assert next(constraint.text for constraint in space.constraints) == "matvec.block > 32"
-
-    def test_a_constraint_over_both(self):
-        space = application(constraints=["matvec.block == scale.block"]).search_space(Sizes({"n": N}))
-        assert all(c["matvec.block"] == c["scale.block"] for c in space.configurations(np.arange(space.size)))
-
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
             ({"outputs": ["valeu"]}, "did you mean 'value'"),
             ({"outputs": []}, "no buffer is an output"),
-            ({"kernels": []}, "no kernels"),
             ({"kernels": [MATVEC, MATVEC]}, "two kernels are called 'matvec'"),
-            ({"shared": [OrdinalParameter("scale", [1, 2])]}, "the name 'scale' is used twice"),
             ({"shared": [OrdinalParameter("swap", [1, 2])]}, "the name 'swap' is a method of run in the steps"),
-            ({"sizes": {"smoke": {"n": 3}}}, "preset named 'default'"),
             (
                 {"buffers": [Buffer("a", ("n", "n"), precision="a_typ"), Buffer("value", 1, precision="fp64")]},
                 "did you mean 'a_type'",
@@ -177,14 +155,6 @@ class TestDefinition:
     def test_what_is_refused(self, changes, message):
         with pytest.raises((KernelError, UnknownNameError, ConstraintError), match=message):
             application(**changes)
-
-    def test_kernels_without_a_type_in_common(self):
-        other = SCALE.changed(
-            parameters=[PrecisionParameter("x_type", ["bf16"]), OrdinalParameter("block", [32])],
-            arguments=[InOut("v", "m", precision="x_type"), Scalar("m", dtype="int32")],
-        )
-        with pytest.raises(KernelError, match="kernel scale shares no type of 'x_type'"):
-            application(kernels=[MATVEC, other])
 
 
 class TestSteps:
@@ -198,15 +168,6 @@ class TestSteps:
         counts = {one.kernel: count for one, (count, _) in launched.items()}
         assert counts["matvec"] == counts["scale"] > 2
         assert 0 < sum(time_ms for _, time_ms in launched.values()) <= elapsed_ms
-
-    def test_narrow_types_give_another_answer(self):
-        wide, _, _ = run_once(application(), {})
-        narrow, _, _ = run_once(application(), {"x_type": "fp32", "matvec.sum_type": "fp32"})
-        assert 0 < abs(wide["value"] - narrow["value"]) < 1e-4 * wide["value"]
-
-    def test_a_type_the_kernel_does_not_have_is_a_constraint(self):
-        with pytest.raises(ConstraintError, match=r"scale.*'fp16' is none of the values of parameter 'type'"):
-            run_once(application(), {"x_type": "fp16"})
 
     def test_conversions_are_explicit(self):
         app = application(
@@ -230,47 +191,24 @@ class TestSteps:
             (lambda run, size: run.matvc(a=run.a, x=run.x, y=run.y), "did you mean 'matvec'"),
             (lambda run, size: run.matvec(a=run.valu, x=run.x, y=run.y), "did you mean 'value'"),
             (lambda run, size: run.matvec(a=run.a, x=run.x), "it needs 'y'"),
-            (lambda run, size: run.matvec(a=run.a, x=run.x, y=3), "'y' needs a buffer"),
             (lambda run, size: run.matvec(a=run.a, x=run.x, y=run.y, z=3), "'z'"),
             (lambda run, size: run.matvec(a=run.x, x=run.x, y=run.y), "'columns'|rows|shape"),
-            (lambda run, size: run.matvec(a=run.a, x=run.value, y=run.y), "shape"),
-            (lambda run, size: run.scale(v=run.a, factor=2.0), "writes to 'a'"),
-            (lambda run, size: run.scale(v=run.y), "needs 'factor'"),
-            (lambda run, size: run.scale(v=run.y, factor=2.0, m=N + 1), "shape"),
             (lambda run, size: run.swap("a", "y"), "one shape and type"),
-            (lambda run, size: run.copy("a", "y"), "different sizes"),
-            (lambda run, size: run.read("z"), "'z'"),
             (lambda run, size: [][1], "IndexError"),
-            (
-                lambda run, size: run.read(run.matvec),
-                r"needs a buffer \(run.NAME\), not the kernel 'matvec' \(test_app",
-            ),
-            (lambda run, size: run.read([1]), "needs a buffer .*, not list"),
             (lambda run, size: run.matvec(run.a, run.x), r"by name: run.matvec\(a=..., x=..., y=..., rows=..., colu"),
             (lambda run, size: setattr(run, "value", 1.0), r"write to the buffer: run.write\(run.value, ...\)"),
-            (lambda run, size: setattr(run, "other", 1.0), "run.other = ... changes nothing; keep what you need in a"),
             (lambda run, size: run.write(run.a, 1.0), "run.write writes to 'a', which is an input: declare that InOut"),
-            (lambda run, size: run.fill("a", 1.0), "writes to 'a', which is an input"),
-            (lambda run, size: run.copy("a", "a"), "run.copy writes to 'a', which is an input"),
             (lambda run, size: run.write(run.x, 1j), "buffer 'x' takes real numbers, not values of type complex128"),
-            (lambda run, size: run.write(run.x, None), "buffer 'x' takes real numbers, not None"),
             (
                 lambda run, size: [run.scale(v=run.x, factor=f) for f in (1.0, None)],
                 "'factor' is to be a real number, not None",
             ),
-            (lambda run, size: run.scale(v=run.x, factor=np.ones(2)), "'factor' is to be a real number, not array"),
             (lambda run, size: run.scale(v=run.x, factor=2, m=size.n / 2), "size 'm' is to be an integer, not 18.5 "),
-            (lambda run, size: run.scale(v=run.x, factr=2), r"did you mean 'factor'\? \(valid: v, factor, m\)"),
         ],
     )
     def test_mistakes_of_the_steps(self, steps, message):
         with pytest.raises((KernelError, UnknownNameError), match=message):
             run_once(application(steps=steps), {})
-
-    def test_an_input_does_not_change_places_with_what_is_written(self):
-        app = rimmed(lambda run, size: run.swap(run.x, run.y))
-        with pytest.raises(KernelError, match=r"run.swap writes to 'x', which is an input"):
-            run_once(app, {})
 
     def test_sizes_may_change_from_launch_to_launch(self):
         """A launch is prepared once for each size, whatever integer that is given as."""
@@ -331,71 +269,6 @@ def run(path):
     return tune(application(), output=path, on_warning=lambda _: None, **settings)
 
 
-@pytest.mark.full
-def test_a_search_without_fp64_has_errors_against_it(tmp_path):
-    types = dict.fromkeys(("a_type", "x_type", "matvec.sum_type"), ("fp32",))
-    settings = {"restrict": types, "max_error": 1e-4, "inputs": 1, "verify": 0, "on_warning": lambda _: None}
-    found = tune(application(), backend="host", budget=4, output=tmp_path / "narrow.db", **settings)
-    assert found.best is not None
-    assert found.baseline is None
-    assert all(trial.configuration.is_among(types) for trial in found.trials)
-    assert 1e-9 < found.best.error < 1e-5
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("most", "said"),
-    [
-        (
-            1,
-            "the time limit was reached before any narrower type was tried; give more --time-limit, or smaller sizes "
-            "(--size)",
-        ),
-        (6, "the time limit was reached"),
-    ],
-)
-def test_a_time_limit_ends_the_search_at_once_and_says_before_what(most, said, tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(RunSession, "is_in_time", property(lambda self: len(self.trials) < most))
-    monkeypatch.setattr(RunSession, "closing_s", property(lambda self: -1.0))
-    settings = {"max_error": 1e-3, "budget": 40, "inputs": 1, "verify": 20, "time_limit_s": 1.0}
-    path = tmp_path / "limited.db"
-    found = tune(application(), backend="host", output=path, on_warning=lambda _: None, **settings)
-    summary = found.summary()
-    assert summary["evaluations"] == most
-    assert summary["ended"] == said
-    shown = " ".join(caller(monkeypatch, capfd)("show", path).out.split())
-    assert f"{most} of 40 evaluations: {said}" in shown
-    if most < 2:  # there is nothing to compare with
-        assert not found.state.finals.times_ms
-    # What follows is the least that there is in any case.
-    finals = found.state.finals
-    assert finals.chosen_after <= 6
-    assert len(finals.times_ms) - finals.chosen_after <= 12
-    assert found.best.metric("unseen_inputs") == 5
-
-
-def test_without_an_evaluation_it_is_said_why(monkeypatch, capfd, tmp_path):
-    monkeypatch.setattr(RunSession, "is_in_time", property(lambda self: False))
-    replace_devices(monkeypatch, lambda _: MadeUp(1.0, 0.0))
-    call = caller(monkeypatch, capfd)
-    done = call("tune", "axpy", "--backend", "host", "--time-limit", "1", "--output", tmp_path / "none.db")
-    assert done.code == 1
-    assert "nothing was evaluated: the time limit was spent on preparation; give more --time-limit" in done.err
-
-
-def test_where_the_baseline_is_left_out_that_is_said(monkeypatch, capfd, tmp_path):
-    replace_devices(monkeypatch, lambda _: MadeUp(1.0, 1e-7))
-    call = caller(monkeypatch, capfd)
-    options = ("--backend", "host", "--budget", "3", "--verify", "0", "--output", tmp_path / "narrow.db")
-    parameter = next(p.name for p in load_tunable("axpy").parameters if isinstance(p, PrecisionParameter))
-    said = f"no speedup is known: the search has no baseline, as the values of {parameter} (-p) leave out its fp64"
-    done = call("tune", "axpy", "-p", f"{parameter}=fp32", *options)
-    assert said in " ".join(done.out.split())
-    assert said in " ".join(call("show", tmp_path / "narrow.db").out.split())
-    done = call("emit", tmp_path / "narrow.db", "-o", tmp_path / "tuned")
-    assert said in " ".join(done.err.split())
-
-
 class TestWhatARunIsUsedFor:
     @pytest.mark.full
     def test_the_winner_is_verified_on_further_inputs(self, run, path, tmp_path):
@@ -409,37 +282,6 @@ class TestWhatARunIsUsedFor:
         assert elsewhere.holds
         assert not elsewhere.is_kept
 
-    @pytest.mark.parametrize(
-        ("command", "error"),
-        [
-            ("verify", "the run is of application 'power', which is not a bundled one: give its definition with"),
-            ("verify --kernel axpy", "the run is of application 'power', not of 'axpy'"),
-            ("explain --kernel axpy", "the run is of application 'power', not of 'axpy'"),
-        ],
-    )
-    def test_what_is_for_single_kernels_says_so_in_one_line(self, run, path, command, error, monkeypatch, capfd):
-        name, *options = command.split()
-        done = caller(monkeypatch, capfd)(name, path, *options)
-        assert (done.code, done.out) == (2, "")
-        assert done.err.startswith(f"error: {error}")
-        assert done.err.count("\n") == 1
-
-    def test_it_is_explained_from_its_trials_alone(self, run, path, monkeypatch, capfd):
-        done = caller(monkeypatch, capfd)("explain", path)
-        assert done.code == 0
-        assert "application 'power'" in done.out
-
-    @pytest.mark.full
-    def test_it_is_explained_by_further_runs_of_the_application(self, run, path, tmp_path):
-        path = shutil.copy(path, tmp_path)
-        found = explain(path, application(), on_warning=lambda _: None)
-        assert (found.unmeasured, found.missing) == ("", 0)
-        assert any(change.buffers for change in found.changes)
-        assert any(change.parameter.startswith("matvec.") for change in found.changes)
-        after = Run.load(path)
-        assert len(after.trials) >= len(run.trials)
-        assert all(trial.metric("launches.matvec") > 2 for trial in after.trials if trial.is_valid)
-
     def test_it_is_no_function_of_arrays(self, run):
         for given in (None, application()):
             with pytest.raises(KernelError, match="the run is of the application 'power'"):
@@ -447,10 +289,6 @@ class TestWhatARunIsUsedFor:
 
 
 class TestTuning:
-    def test_every_evaluation_is_a_run(self, run):
-        document = run.summary()
-        assert document["evaluations"] == len(run.trials) <= 12
-
     def test_it_ends_with_a_checked_winner(self, run):
         assert run.baseline.error <= 1e-12
         assert run.best.error <= 1e-3
@@ -461,54 +299,6 @@ class TestTuning:
         assert (
             0 < run.baseline.metric("time_ms.matvec") + run.baseline.metric("time_ms.scale") <= run.baseline.time_ms * 3
         )
-
-
-class TestTimes:
-    def test_sleeping_counts(self):
-        def steps(run, size):
-            run.matvec(a=run.a, x=run.x, y=run.y)
-            time.sleep(0.05)
-            run.write(run.value, 1.0)
-
-        assert run_once(application(steps=steps), {})[2] >= 50.0
-
-
-INNER = Kernel(
-    name="inner",
-    parameters=[PrecisionParameter("type", ["fp64", "fp32"]), OrdinalParameter("block", [32, 64])],
-    arguments=[In("x", "n", precision="type"), Out("y", "n", precision="type"), Scalar("n", dtype="int32")],
-    grid=["(n + block - 1) // block"],
-    block=["block"],
-    template="""
-extern "C" __global__ void inner(const {{ type }} * x, {{ type }} * y, int n) {
-    const int i = blockIdx.x * {{ block }} + threadIdx.x;
-    if (0 < i && i < n - 1) y[i] = ({{ type }})0.5 * x[i];
-}
-""",
-)
-
-
-def rimmed(steps):
-    """An application of one kernel that leaves the rim of its output as it was."""
-    return Application(
-        name="rimmed",
-        kernels=[INNER],
-        buffers=[
-            Buffer("x", "n", precision="type"),
-            Scratch("y", "n", precision="type"),
-            Scratch("z", "n", precision="type"),
-            Buffer("total", 1, precision="fp64"),
-        ],
-        sizes={"default": {"n": 50}},
-        inputs=lambda rng, size: {"x": rng.uniform(0.5, 1.0, size.n)},
-        steps=steps,
-        outputs=["total"],
-    )
-
-
-def halve(run, size):
-    run.inner(x=run.x, y=run.z, n=size.n)
-    run.write(run.total, run.read(run.z)[1:-1].sum())
 
 
 def forgetful(run, size):
@@ -527,9 +317,7 @@ class TestOutputsThatStayAsGiven:
         ("steps", "warnings"),
         [
             (forgetful, (LINE,)),
-            (power, ()),
             (lambda run, size: (forgetful(run, size), run.swap(run.x, run.y)), ()),
-            (lambda run, size: (forgetful(run, size), run.fill(run.x, 1.0)), ()),
         ],
     )
     def test_they_are_named(self, steps, warnings):
@@ -541,35 +329,324 @@ class TestOutputsThatStayAsGiven:
             bench.close()
 
 
-class TestStepsThatEnd:
-    def test_steps_that_would_end_the_process_are_named(self):
-        def steps(run, size):
-            sys.exit(3)
-
-        message = r"steps of application rimmed failed: SystemExit: 3 \(test_application.py:\d+\)"
-        with pytest.raises(KernelError, match=message):
-            run_once(rimmed(steps), {})
-
-
 def test_steps_that_end_the_worker_while_it_starts_are_named():
     def steps(run, size):
         os._exit(3)
 
     message = "could not start: the worker exited with code 3 in the reference phase: .* the steps of an application"
     with pytest.raises(LaunchError, match=message):
-        tune(rimmed(steps), backend="host", budget=2, on_warning=lambda _: None)
+        tune(application(steps=steps), backend="host", budget=2, on_warning=lambda _: None)
+
+
+# -- what is wrong with an application is said in one line that names it, on the command line --------
+
+PAGE = Path(__file__).parents[1] / "docs" / "applications.md"
+FILE = re.findall(r"```python\n(import.*?)```", PAGE.read_text(), re.DOTALL)[0]
+
+
+def answer(**changes: Any) -> Any:
+    app = application(**changes)
+    sizes = app.resolve_sizes()
+    given = app.inputs(np.random.default_rng(5), sizes)
+    return OwnAnswer(app, get_backend("host"), CompileOptions())(given, sizes)
+
+
+def nothing(run: Any, size: Any) -> None:
+    run.matvec(a=run.a, x=run.x, y=run.y)
+
+
+def not_finite(run: Any, size: Any) -> None:
+    power(run, size)
+    run.write(run.value, np.inf)
+
+
+def two_shapes(run: Any, size: Any) -> None:
+    run.matvec(a=run.a, x=run.x, y=run.y)
+    run.scale(v=run.y, factor=1.0, m=2 * size.n)
+
+
+def of_its_own(run: Any, size: Any) -> None:
+    raise ZeroDivisionError("no norm")
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        (nothing, "application power never writes 1 of 1 elements of its output 'value'"),
+        (not_finite, "application power gives infinity for 1 of 1 elements of its output 'value' in its widest"),
+        (two_shapes, "launch of scale: 'v' is to have shape (74,) at m=74, and buffer 'y' has shape (37,)"),
+        (of_its_own, "steps of application power failed: ZeroDivisionError: no norm (test_application.py:"),
+    ],
+)
+def test_an_answer_that_is_none(steps: Callable[..., None], message: str) -> None:
+    with pytest.raises(KernelError, match=re.escape(message)) as caught:
+        answer(steps=steps)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    few(
+        [
+            (
+                ("run.matvec(", "run.matvex("),
+                "name after run. in the steps of application power: 'matvex'; did you mean",
+            ),
+            (("x=run.x, y=run.y", "x=run.x, z=run.y"), "argument of application power: launch of matvec: 'z'"),
+            (
+                ("    for _ in range(100):", "    1 / 0\n    for _ in range(100):"),
+                "ZeroDivisionError: division by zero (p.py:",
+            ),
+        ]
+    ),
+)
+def test_the_command_line(
+    change: tuple[str, str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    assert change[0] in FILE
+    file = tmp_path / "p.py"
+    file.write_text(FILE.replace(*change))
+    options = ("--backend", "host", "--size", "smoke", "--budget", 2, "--output", tmp_path / "p.db")
+    done = caller(monkeypatch, capfd)("tune", file, *options)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done.err
+    assert message in done.err
+    assert not (tmp_path / "p.db").exists()
+
+
+def forever(run: Any, size: Any) -> None:
+    while True:
+        pass
 
 
 @pytest.mark.full
-def test_the_metrics_of_the_documentation(tmp_path):
-    page = (Path(__file__).parents[1] / "docs" / "applications.md").read_text()
-    file = tmp_path / "power.py"
-    file.write_text("\n".join(re.findall(r"```python\n((?:import numpy|def residual).*?)```", page, re.DOTALL)))
-    limits = {"value": 1e-6, "x.residual": 1e-3}
-    settings = {"backend": "host", "size": "smoke", "budget": 4, "inputs": 1, "verify": 0, "on_warning": lambda _: None}
-    best = tune(file, max_error=limits, **settings).best
-    assert best is not None
-    assert all(best.metric(f"error.{name}") <= limit for name, limit in limits.items())
-    # The iteration ends before the vector is exact, which the reference does not show.
-    assert best.metric("error.x.residual") > 1e-8
-    assert np.isfinite(best.metric("error.x"))
+def test_a_loop_that_never_ends_ends_the_command() -> None:
+    settings = TuneSettings(backend="host", budget=2, limits=Limits(compile_s=1.0, run_s=0.25))
+    with pytest.raises(
+        LaunchError, match=r"^a run of the application's steps did not end within 2 s, in its widest types"
+    ):
+        tune(application(steps=forever), settings)
+
+
+# -- the picture of an application's answer: its own function, called with what the winner and -------
+
+altair = pytest.importorskip("altair", reason="altair is not installed")
+
+APPLICATION = application()
+STEPS = sys.modules[APPLICATION.steps.__module__]
+
+
+@pytest.fixture(scope="module")
+def application_picture_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    application_picture_path = tmp_path_factory.mktemp("runs") / "power.db"
+    narrow = {"a_type": "fp32", "x_type": "fp32", "matvec.sum_type": "fp32"}
+    trials = [
+        Trial(APPLICATION.configuration(values), Status.OK, "", Measurement({"time_ms": time_ms, "error": error}))
+        for values, time_ms, error in (({}, 2.0, 0.0), (narrow, 1.0, 1e-7))
+    ]
+    run = run_of(APPLICATION, [], threshold=1e-3, kernels=list(APPLICATION.kernels))
+    with create(application_picture_path, run) as file:
+        file.add(*trials)
+    return application_picture_path
+
+
+def drawn(outputs: Any, inputs: Any, size: Any) -> Any:
+    assert outputs["value"].dtype == outputs["x"].dtype == np.float64
+    assert (inputs["a"].shape, outputs["x"].shape) == ((size.n, size.n), (size.n,))
+    assert abs(outputs["x"]) == pytest.approx(abs(np.linalg.eigh(inputs["a"])[1][:, -1]), rel=1e-2)
+    rows = [{"i": i, "x": float(x)} for i, x in enumerate(outputs["x"])]
+    return altair.Chart(altair.InlineData(values=rows)).mark_line().encode(x="i:Q", y="x:Q")
+
+
+@pytest.mark.usefixtures("charts")
+@pytest.mark.full
+def test_the_winner_is_drawn_beside_the_widest_types(
+    application_picture_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(STEPS, "picture", drawn, raising=False)
+    parts = plot(application_picture_path, "answer", kernel=APPLICATION).to_dict()["vconcat"]
+    titles = [" ".join(part["title"]["text"]) for part in parts]
+    assert titles[0] == "in the widest types"
+    assert titles[1].startswith("the winner: ")
+    assert "speedup 2" in titles[1]
+
+
+# -- a tuned application from Python, and its sources: what a user has of an application -------------
+
+POWER = application()
+WIDE: dict[str, Any] = {"scale.block": 64}
+NARROW: dict[str, Any] = {"a_type": "fp32", "x_type": "fp32", "matvec.sum_type": "fp32"}
+
+
+def trial(time_ms: float, error: float, values: dict[str, Any], app: Any = POWER) -> Trial:
+    return Trial(app.configuration(values), Status.OK, "", Measurement({"time_ms": time_ms, "error": error}))
+
+
+def a_run(app: Any = POWER, **settings: Any) -> Run:
+    trials = [trial(4, 1e-16, WIDE, app), trial(1, 1e-7, NARROW, app)]
+    return run_of(app, trials, **{"threshold": 1e-3, "kernels": list(app.kernels), **settings})
+
+
+@pytest.fixture(scope="module")
+def given() -> dict[str, Any]:
+    return inputs(np.random.default_rng(5), POWER.resolve_sizes())
+
+
+@pytest.fixture(scope="module")
+def tuned() -> Iterator[TunedApplication]:
+    with TunedApplication(a_run(), POWER) as found:
+        yield found
+
+
+def test_the_best_configuration_gives_what_was_evaluated(tuned: TunedApplication, given: dict[str, Any]) -> None:
+    found = tuned(**given)
+    assert tuned.configuration == POWER.configuration(NARROW)
+    assert tuned.reason == ""
+    assert "best: a_type=fp32" in repr(tuned)
+    expected, _, _ = run_once(POWER, NARROW, given)
+    assert list(found) == ["x", "value"]
+    for name, values in expected.items():
+        assert found[name].dtype == np.float64
+        assert np.array_equal(found[name], values)
+    again = tuned(**given, converted=False)
+    assert again["x"].dtype == np.float32
+    assert np.array_equal(again["x"], found["x"])
+
+
+def test_other_sizes_get_the_baseline_unless_a_configuration_was_asked_for(tuned: TunedApplication) -> None:
+    sizes = POWER.resolve_sizes("default", {"n": 20})
+    smaller = inputs(np.random.default_rng(6), sizes)
+    with pytest.warns(UserWarning, match="power uses the baseline: the run was made at n=37, not at n=20"):
+        found = tuned(**smaller)
+    expected, _, _ = run_once(POWER, WIDE, smaller, sizes)
+    assert np.array_equal(found["x"], expected["x"])
+    assert tuned.configuration == POWER.configuration(WIDE)
+    assert tuned.reason.startswith("the run was made at n=37, not at n=20")
+    assert dict(tuned.sizes) == {"n": 20}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is said once
+        assert np.array_equal(tuned(**smaller, n=20)["x"], expected["x"])
+    with TunedApplication(a_run(), POWER, configuration=NARROW) as chosen:
+        expected, _, _ = run_once(POWER, NARROW, smaller, sizes)
+        assert np.array_equal(chosen(**smaller)["x"], expected["x"])
+
+
+def test_of_wisdom_it_says_what_it_takes_at_which_sizes() -> None:
+    wisdom = gather(read_sources([a_run(sizes=POWER.resolve_sizes("default", {"n": n})) for n in (20, 40)]))
+    with TunedApplication(wisdom, POWER) as tuned:
+        for n, values, reason in (
+            (20, NARROW, ""),
+            (400, WIDE, "errors are unknown: no tuned size is within 4 times of n=400"),
+        ):
+            sizes = POWER.resolve_sizes("default", {"n": n})
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                tuned(**inputs(np.random.default_rng(3), sizes))
+            assert [Path(each.filename).name for each in told] == ([Path(__file__).name] if reason else [])
+            assert tuned.sizes == sizes
+            assert tuned.configuration == POWER.configuration(values)
+            assert tuned.reason.startswith(reason)
+            choice = tuned.choose({"n": n})
+            assert (choice.configuration, choice.reason) == (tuned.configuration, tuned.reason)
+        assert "the winner of a run there" in tuned.choose({"n": 40}).why
+        assert tuned.sizes["n"] == 400
+        with pytest.raises(
+            KernelError, match=r"application power: choose\(sizes\) takes sizes by name, such as {'n': 4"
+        ):
+            tuned.choose({})
+        with pytest.raises(UnknownNameError, match="'m'"):
+            tuned.choose({"m": 3})
+    with TunedApplication(wisdom, POWER, configuration=NARROW) as fixed:
+        assert fixed.choose({"n": 30}).configuration == POWER.configuration(NARROW)
+    with TunedApplication(a_run(), POWER) as of_one_size:
+        assert "the run was made at" in of_one_size.choose({"n": 30}).reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x": None}, "application power needs an input 'x'"),
+        ({"x": np.ones(N + 1)}, "input 'x' of application power has shape .38,.; expected .37,. at n=37"),
+        ({"n": "many"}, "application power: size n must be a whole number, not 'many'"),
+        ({"X": np.ones(N)}, "did you mean 'x'"),
+        ({"x": np.ones(N, complex)}, "expected real numbers"),
+    ],
+)
+def test_bad_input_is_named(
+    tuned: TunedApplication, given: dict[str, Any], changes: dict[str, Any], message: str
+) -> None:
+    changed = {name: value for name, value in {**given, **changes}.items() if value is not None}
+    with pytest.raises((KernelError, UnknownNameError), match=message):
+        tuned(**changed)
+
+
+def test_data_that_does_not_fit_the_types_gets_the_baselines_answer(
+    tuned: TunedApplication, given: dict[str, Any]
+) -> None:
+    large = {**given, "a": given["a"] * 1e60}
+    with pytest.warns(UserWarning, match="uses the baseline for this call: input 'a' overflows in fp32"):
+        found = tuned(**large)
+    expected, _, _ = run_once(POWER, WIDE, large)
+    assert np.array_equal(found["value"], expected["value"])
+
+
+def test_a_run_of_another_device_or_definition_is_told(given: dict[str, Any]) -> None:
+    with pytest.warns(UserWarning, match="power uses the baseline: the run is of another device"):
+        tuned = TunedApplication(a_run(device="another device"), POWER)
+    assert tuned.configuration == POWER.configuration(WIDE)
+    changed = [
+        {"name": "a_type", "kind": "precision", "values": ["bf16"]},
+        {"name": "matvec.block", "kind": "ordinal", "values": [32]},
+    ]
+    with pytest.raises(KernelError, match="application power has changed since the run: parameter 'a_type' had"):
+        TunedApplication(a_run(parameters=changed), POWER)
+    with pytest.raises(KernelError, match=r"give its definition with --kernel FILE.py, in Python as kernel="):
+        TunedApplication(a_run())
+    wisdom = gather(read_sources([a_run()]))
+    with pytest.raises(
+        KernelError,
+        match="the wisdom is of application 'power', which is not a bundled one: give its definition with --kernel "
+        r"FILE\.py, in Python as kernel=",
+    ):
+        TunedApplication(wisdom)
+    with pytest.raises(KernelError, match=r"mptune.TunedApplication runs it"):
+        TunedKernel(a_run(), kernel=None)
+
+
+class TestSources:
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        page = (Path(__file__).parents[1] / "docs" / "applications.md").read_text()
+        file = tmp_path / "power.py"
+        file.write_text("import numpy" + page.partition("```python\nimport numpy")[2].partition("```")[0])
+        return file
+
+    def test_render_prints_what_is_launched(self, file: Path, monkeypatch: Any, capfd: Any) -> None:
+        done = caller(monkeypatch, capfd)("render", file, "--size", "smoke", "-p", "x_type=fp32", "--body")
+        assert done.code == 0, done.err
+        heads = [line for line in done.out.splitlines() if line.startswith("// ---- ")]
+        assert [head.split()[2] for head in heads] == ["matvec:", "scale:"]
+        assert "a_type=fp64, x_type=fp32" in heads[0]
+        assert heads[0].endswith("at rows=100, columns=100 ----")
+        assert "void scale(float* v" in done.out
+        done = caller(monkeypatch, capfd)("render", file, "-p", "matvec.sum_typ=fp32")
+        assert done.code == 2
+        assert "did you mean 'matvec.sum_type'" in done.err
+
+    @pytest.mark.full
+    def test_check_compiles_each_kernel_and_runs_the_steps(self, file: Path, monkeypatch: Any, capfd: Any) -> None:
+        call = caller(monkeypatch, capfd)
+        done = call("check", file, "--sample", "2", "--json")
+        assert done.code == 0, done.err
+        checks = json.loads(done.out)["checks"]
+        assert [check["kernel"] for check in checks] == ["power.matvec", "power.scale"]
+        assert all(check["compiled"] == 2 and not check["failures"] for check in checks)
+        text = file.read_text()
+        file.write_text(text.replace("run.scale(v=run.y", "run.scale(w=run.y"))
+        done = call("check", file)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert "argument of application power: launch of scale: 'w'" in done.err
+        file.write_text(text.replace("v[i] = ({{ type }})((double)v[i] * factor);", "v[i] = {{ type }}(v[i]) * facto;"))
+        done = call("check", file, "--sample", "1")
+        assert done.code == 1
+        assert "power at a_type=fp64" in done.err
+        assert "facto" in done.err

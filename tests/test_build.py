@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mptune.backends import get_backend
@@ -13,9 +13,11 @@ from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import HostCompiler, installed_compilers
 from mptune.backends.processes import ChildGroup
+from mptune.cpp.prelude import prelude, with_headers
 from mptune.emit import emit, winner_of
 from mptune.errors import BackendUnavailableError, MptuneError
-from mptune.kernel import Kernel
+from mptune.kernel import Application, Buffer, Kernel, Out, Scalar
+from mptune.measure.device import DeviceEvaluator
 from mptune.source.flags import Build, build_in, build_of, compilers_of, read_flags, with_build
 from mptune.source.loading import load_kernel
 from mptune.source.render import render
@@ -88,24 +90,6 @@ def test_flags_of_optimisation_are_allowed() -> None:
     assert read_flags(flags) == tuple(flags.split())
 
 
-@needs_compiler
-def test_the_longest_of_flags_are_compiled_with(axpy: Kernel, tmp_path: Path) -> None:
-    flags = tuple(f"-DA{i}={i}" for i in range(1000))
-    program = installed_compilers()[-1]
-    source = first_source(with_build(axpy, [program.label], [" ".join(flags)]))
-    assert build_in(source) == Build(program.label, flags)
-    check = "#ifndef A999\n#error without its flags\n#endif\n"
-    assert HostCompiler(cache=BinaryCache(tmp_path)).compile(check + source, "axpy", CompileOptions()).image
-
-
-def test_what_contradicts_the_kernel_or_itself(axpy: Kernel) -> None:
-    own = dataclasses.replace(axpy, parameters=(*axpy.parameters, OrdinalParameter("compiler", [1, 2])))
-    with pytest.raises(MptuneError, match="kernel axpy has a parameter or size 'compiler': rename it"):
-        with_build(own, ["g++"])
-    with pytest.raises(MptuneError, match="'g\\+\\+' twice"):
-        with_build(axpy, ["g++", "g++"])
-
-
 def test_missing_compilers_and_backends_without_a_choice(axpy: Kernel) -> None:
     there = ", ".join(program.label for program in installed_compilers()) or "none"
     with pytest.raises(BackendUnavailableError) as caught:
@@ -164,3 +148,86 @@ def test_tuned_recorded_resumed_and_emitted(tmp_path: Path) -> None:
     assert command.startswith("python3 -m ziglang" if name == "zig" else f"{name} ")
     assert again.best is not None
     assert str(again.best.configuration["compiler_flags"]) in command
+
+
+# -- headers of a user's: what they hold is part of the keys of binaries and of trials ---------------
+
+
+def including(line: str) -> Kernel:
+    return Kernel(
+        name="answer",
+        parameters=[OrdinalParameter("block", [32, 64])],
+        arguments=[Out("y", "n", precision="fp64"), Scalar("n", dtype="int32")],
+        sizes={"default": {"n": 64}},
+        inputs=lambda rng, size: {},
+        reference=lambda inputs, size: {"y": np.zeros(size.n)},
+        grid=["1"],
+        block=["block"],
+        template=f"""{line}
+extern "C" __global__ void answer(double* y, int n) {{ for (int i = 0; i < n; ++i) y[i] = ANSWER; }}
+""",
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "how"),
+    [
+        ('#include "{folder}/one.h"', "-I/nowhere"),
+        ("  #  include <one.h> // why", "-isystem {folder}"),
+        ('#include "one.h"', "-I{folder}"),
+        ('#include "one.h"', "CPATH"),
+        ('#include "one.h"', "CXX"),
+    ],
+)
+def test_a_header_counts_with_what_it_includes(
+    line: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = tmp_path / "one.h", tmp_path / "sub" / "two.h"
+    two.parent.mkdir()
+    one.write_text('#pragma once\n#include "sub/two.h"\n#include "one.h"\n')
+    two.write_text("#define ANSWER 1\n")
+    flags = how.format(folder=tmp_path).split()
+    if not how.startswith("-"):
+        monkeypatch.setenv(how, {"CPATH": f"{tmp_path}:/usr/nothing", "CXX": f"g++ -I{tmp_path}"}[how])
+        flags = []
+    source = f"{prelude()}\n{line.format(folder=tmp_path)}\n"
+    before = with_headers(source, flags)
+    assert "headers:" in before
+    assert with_headers(source, flags) == before
+    two.write_text("#define ANSWER 2\n")
+    assert with_headers(source, flags) != before
+
+
+@pytest.mark.full
+def test_a_changed_header_makes_another_binary_and_another_trial(tmp_path: Path) -> None:
+    header = tmp_path / "answer.h"
+    kernel = including(f'#include "{header}"')
+    sizes = kernel.resolve_sizes()
+    configuration = kernel.search_space(sizes).configuration(0)
+    application = Application(
+        name="filling",
+        kernels=[kernel],
+        buffers=[Buffer("y", "n", precision="fp64")],
+        outputs=["y"],
+        sizes={"default": {"n": 64}},
+        inputs=lambda rng, size: {},
+        steps=lambda run, size: run.answer(y=run.y),
+    )
+    joint = application.search_space(sizes).configuration(0)
+    compiler = HostCompiler(cache=BinaryCache(tmp_path / "cache"))
+    source = f'{prelude()}\n#include "{header}"\nextern "C" int answer() {{ return ANSWER; }}\n'
+    binaries, keys = [], []
+    try:
+        for text in ("#define ANSWER 1\n", "#define ANSWER 2\n"):
+            header.write_text(text)
+            binaries += [compiler.compile(source, "answer", CompileOptions()) for _ in range(2)]
+            with (
+                DeviceEvaluator(kernel, sizes, "host") as alone,
+                DeviceEvaluator(application, application.resolve_sizes(), "host") as whole,
+            ):
+                keys.append((alone.key_of(configuration), whole.key_of(joint)))
+    finally:
+        compiler.close()
+    assert [binary.cached for binary in binaries] == [False, True, False, True]
+    assert binaries[1].image != binaries[3].image
+    assert all(one != other for one, other in zip(*keys, strict=True))

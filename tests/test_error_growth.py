@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -93,24 +91,6 @@ def test_limits_hold_at_smaller_sizes_whose_errors_are_means_of_fewer_elements()
     assert broken <= 0.08 * 400
 
 
-def test_a_size_whose_inputs_are_exact_speaks_for_itself_alone() -> None:
-    def at(n: int) -> SizedError:
-        # The points of a grid, held in bf16.
-        ticks = (np.arange(n) - (n - 1) / 2) * (24 / n)
-        lost = float(np.sqrt(np.mean((ticks - ticks.astype(ml_dtypes.bfloat16).astype(np.float64)) ** 2)))
-        return SizedError({"n": n}, 1.02 * math.hypot(3e-4, lost), DRAWS, rounded={} if lost else {"n": 0.0})
-
-    for exact in (6, 8):
-        assert fitted([at(exact)]).limit({"n": exact}) == pytest.approx(1.02 * 3e-4)
-        assert fitted([at(exact)]).limit({"n": 7}) == math.inf
-        assert fitted([dataclasses.replace(at(exact), rounded={})]).limit({"n": 7}) < at(7).worst
-        # Beside others it changes nothing.
-        both, other = fitted([at(exact), at(11)]), fitted([at(11)])
-        for n in (5, 7, 9, 13):
-            assert at(n).worst < both.limit({"n": n}) == other.limit({"n": n})
-    assert fitted([at(6), at(8)]).limit({"n": 7}) == math.inf
-
-
 # -- what the model says ---------------------------------------------------------------------------
 
 
@@ -137,36 +117,6 @@ def test_sizes_that_are_far_off_are_refused() -> None:
     assert math.isfinite(growth.limit({"n": int(1000 / REACH)}))
     assert growth.limit({"n": int(4000 * REACH) + 1}) == math.inf
     assert growth.limit({"n": int(1000 / REACH) - 1}) == math.inf
-
-
-def test_in_a_gap_between_measured_sizes_nothing_is_said() -> None:
-    growth = fitted([point(1e-4, n=1000, m=10), point(1e-4, mean=1e-4, n=2**53, m=10)])
-    for n, m, is_told in (
-        (4000, 10, True),
-        (4001, 10, False),
-        (10**9, 10, False),
-        (2**51, 40, True),
-        (1000, 41, False),
-    ):
-        for limit in (growth.limit({"n": n, "m": m}), float(growth.limits(np.array([[m, n]]))[0])):
-            assert math.isfinite(limit) == is_told
-    # A size at which results were not finite tells nothing of those around it.
-    lost = fitted([point(1e-4, n=1000), point(math.inf, n=16_000)])
-    assert [math.isfinite(lost.limit({"n": n})) for n in (4000, 5000)] == [True, False]
-
-
-def test_sizes_varied_together_leave_open_which_of_them_errors_grow_with() -> None:
-    together = fitted([point(1e-6 * n**0.5, M=n, N=n) for n in (100, 1000, 10000)])
-    along = together.limit({"M": 20000, "N": 20000})
-    assert along == pytest.approx(4e-6 * 10000**0.5, rel=0.02)
-    between = together.limit({"M": 200, "N": 200})
-    assert between == pytest.approx(1e-6 * 200**0.5, rel=0.02)
-    assert together.limit({"M": 200, "N": 100}) == pytest.approx(between)
-    assert together.limit({"M": 20000, "N": 10000}) == pytest.approx(along)
-    assert together.limit({"M": 10000, "N": 20000}) == pytest.approx(along)
-    apart = fitted([*(point(1e-6 * n**0.5, M=n, N=n) for n in (100, 1000)), point(1e-5, M=100, N=1000)])
-    assert apart.limit({"M": 100, "N": 500}) < 1.1 * apart.limit({"M": 100, "N": 100})
-    assert apart.limit({"M": 200, "N": 100}) > 1.3 * apart.limit({"M": 100, "N": 100})
 
 
 def test_errors_of_zero_say_nothing_of_other_sizes() -> None:

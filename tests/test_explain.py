@@ -15,7 +15,6 @@ from application_trials import application_run
 from described import described_run
 from made_up_devices import MadeUp, MadeUpDevices, replace_devices
 
-from mptune.errors import KernelError
 from mptune.explanation import Change, Explanation, explanation_of
 from mptune.precision import precision
 from mptune.results.trial import Measurement, Status, Trial
@@ -24,7 +23,6 @@ from mptune.space.configuration import Configuration
 from mptune.store import RunFile
 from mptune.tuning import tune
 from mptune.tuning.explain import explain
-from mptune.tuning.session import RunSession
 
 TYPES = ("fp64", "fp32", "fp16")
 SETTINGS: dict[str, Any] = {
@@ -97,30 +95,6 @@ def test_what_limits_the_accuracy_and_what_a_digit_costs() -> None:
     assert found.missing == 0
 
 
-def test_without_a_threshold_the_winners_error_is_the_limit() -> None:
-    found = explanation_of(run_of(everything(), threshold=None))
-    assert found.trial is not None
-    assert found.trial.configuration["sum_type"] == "fp16"
-    assert [tradeoff.digits for tradeoff in found.tradeoffs] == [1]
-    assert math.isnan(found.digits_spare)
-
-
-def test_a_run_without_a_winner_is_explained_from_the_closest() -> None:
-    found = explanation_of(run_of([trial("fp32", "fp32"), trial("fp32", "fp64")], threshold=1e-9))
-    assert found.subject == "closest"
-    assert found.digits_spare < 0
-    assert found.missing == 2
-
-
-def test_exact_results_and_no_difference() -> None:
-    trials = [trial("fp32", "fp32", error=1e-6), trial("fp32", "fp64", error=0.0), trial("fp64", "fp32", error=1e-6)]
-    found = explanation_of(run_of(trials))
-    assert change(found, "sum_type", "fp64").outcome.digits == math.inf
-    assert change(found, "x_type", "fp64").outcome.digits == 0.0
-    (exact,) = (c for c in found.to_json()["changes"] if (c["parameter"], c["after"]) == ("sum_type", "fp64"))
-    assert (exact["outcome"]["digits"], exact["outcome"]["exact"]) == (None, True)
-
-
 def test_of_several_limits_the_closest_counts() -> None:
     outputs = {"error.y": 1e-3, "error.z": 1e-6}
     trials = [
@@ -132,22 +106,6 @@ def test_of_several_limits_the_closest_counts() -> None:
     # From 1 digit below the limit of z to 3 below that of y.
     assert restored.outcome.digits == pytest.approx(2)
     assert restored.outcome.error_text == "MRE of y 0.001 (limit 1)"
-
-
-def test_another_objective_has_a_cost_of_its_own() -> None:
-    found = explanation_of(run_of(everything(), objective="memory_bytes"))
-    assert found.trial is not None
-    x_type = found.trial.configuration["x_type"]
-    wider = TYPES[TYPES.index(x_type) - 1]
-    outcome = change(found, "x_type", wider).outcome
-    assert outcome.cost == 2.0
-
-
-def test_a_constraint_that_allows_no_change_is_named() -> None:
-    run = run_of([trial("fp32", "fp32")], constraints=["x_type != 'fp64'"])
-    forbidden = change(explanation_of(run), "x_type", "fp64")
-    assert forbidden.broken == "x_type != 'fp64'"
-    assert forbidden.is_known
 
 
 def test_of_an_application_the_kernel_and_the_buffers_are_named() -> None:
@@ -233,24 +191,6 @@ def test_a_better_neighbour_becomes_the_winner(path: Path, tmp_path: Path) -> No
     assert "_type fp32" in str(found)
 
 
-def test_what_an_interrupted_explanation_found_is_verified(path: Path, tmp_path: Path) -> None:
-    run = Run.load(path)
-    assert run.baseline is not None
-    metrics = {**run.baseline.measurement.metrics, "unseen_inputs": 7.0, "error_draws": 8.0}
-    alone = file_of(tmp_path / "alone.db", run, run.baseline.with_measurement(metrics=metrics))
-
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        explain(alone, own_kernel.kernel, on_trial=interrupt, on_warning=lambda _: None)
-    explain(alone, own_kernel.kernel)
-    best = Run.load(alone).best
-    assert best is not None
-    assert best.configuration != run.baseline.configuration
-    assert best.metric("unseen_inputs") == 7
-
-
 def test_an_interrupted_explanation_goes_on(path: Path) -> None:
     before, measured, said = Run.load(path), [], []
 
@@ -286,30 +226,6 @@ def test_what_cannot_be_measured_is_explained_from_the_trials(path: Path) -> Non
     found = explain(path, edited, on_warning=lambda _: None)
     assert "--resume" in found.unmeasured
     assert len(Run.load(path).trials) == len(run.trials)
-
-
-def test_the_time_limit_holds_for_each_trial(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    count = len(Run.load(path).trials)
-    monkeypatch.setattr(RunSession, "is_in_time", property(lambda self: len(self.trials) <= count))
-    found = explain(path, own_kernel.kernel, time_limit_s=1e6)
-    assert len(found.run.trials) == len(Run.load(path).trials) == count + 1
-    assert found.missing > 0
-    assert "the time limit was over" in found.unmeasured
-    # What was evaluated is timed beside the winner.
-    assert any(c.outcome.interval is not None for c in found.changes)
-
-
-def test_a_run_in_memory_is_explained_and_left_as_it_is(path: Path) -> None:
-    run = Run.load(path)
-    count = len(run.trials)
-    found = explain(run, own_kernel.kernel)
-    assert found.missing == 0
-    assert len(found.run.trials) > count == len(run.trials) == len(Run.load(path).trials)
-
-
-def test_the_wrong_kernel_is_refused(path: Path) -> None:
-    with pytest.raises(KernelError, match="of kernel 'poly', not of 'sums'"):
-        explain(path, Path(__file__).with_name("sum_kernel.py"))
 
 
 @pytest.mark.full

@@ -1,10 +1,13 @@
-"""Ratios of times taken in turn: what the interval holds, what is told apart, and what a file may say."""
+"""Finals: who is timed again at the end of a run, in which rounds, what the ratios say, and who wins."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,17 +16,23 @@ from described import described_run
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.noise import NOISES, turns
 from mptune.errors import RunFileError
-from mptune.results.description import describe_front
+from mptune.measure.device import DeviceEvaluator
+from mptune.measure.rounds import Finished
+from mptune.measure.timing import TimingPlan
+from mptune.results.objective import Objective
 from mptune.results.speedup import LEAST_ROUNDS, TIE, Finals, Ratio
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
+from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
-from mptune.store import RunState
+from mptune.store import RunFile, RunState
+from mptune.tuning import tune
+from mptune.tuning.finals import FinalRounds, finalists, race, rounds_for_interval
+from mptune.tuning.session import Warnings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from benchmarks.noise import NOISES, turns
 
 REPEATED = 200
 ONE, OTHER, THIRD = (Configuration({"type": name, "block": 1}) for name in ("fp64", "fp32", "fp16"))
@@ -38,36 +47,12 @@ def ratios(noise: str, factor: float, rounds: int, seed: int) -> list[Ratio]:
     return found
 
 
-def test_a_ratio_is_the_median_of_its_rounds_whatever_outliers_do() -> None:
-    times = [2.0, 2.1, 1.9, 2.0, 2.05, 1.95, 2.0]
-    assert Ratio.of(times).value == pytest.approx(2.0)
-    assert Ratio.of([*times, 1e6, 1e-6]).value == pytest.approx(2.0)
-    assert Ratio.of(times).smallest == 1.9
-
-
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize(("factor", "rounds"), [(1.0, 9), (1.0, 24), (1.8, 12)])
 def test_the_interval_holds_the_ratio_whatever_the_noise(noise: str, factor: float, rounds: int) -> None:
     held = sum(ratio.low <= factor <= ratio.high for ratio in ratios(noise, factor, rounds, seed=1))
     # Two standard deviations below 95% in so many repetitions.
     assert held >= (0.95 - 2 * math.sqrt(0.95 * 0.05 / REPEATED)) * REPEATED
-
-
-def test_the_shortest_launch_is_disturbed_less_than_the_median() -> None:
-    for noise in ("correlated", "bursts", "always busy"):
-        rng = np.random.default_rng(0)
-        launches = turns(noise, (1.0,), 2000, 5, rng)[0]
-        shortest, median = launches.min(axis=-1), np.median(launches, axis=-1)
-        assert np.mean(np.log(shortest)) < 0.8 * np.mean(np.log(median)), noise
-
-
-def test_back_and_forth_a_drift_is_no_difference() -> None:
-    drifting = turns("drift", (1.0, 1.0), 40, 5, np.random.default_rng(0)).min(axis=-1)
-    assert Ratio.of((drifting[0] / drifting[1]).tolist()).is_equal
-    # Always in the same order, each is compared with one that is later.
-    rng = np.random.default_rng(0)
-    factors = NOISES["drift"](40 * 12, rng).reshape(40, 2, 6).min(axis=-1)
-    assert Ratio.of((factors[:, 1] / factors[:, 0]).tolist()).value > 1.0
 
 
 @pytest.mark.parametrize(
@@ -86,12 +71,6 @@ def test_back_and_forth_a_drift_is_no_difference() -> None:
 def test_slower_equal_or_open(values: list[float], slower: bool, equal: bool) -> None:
     ratio = Ratio.of(values)
     assert (ratio.is_slower, ratio.is_equal, ratio.is_open) == (slower, equal, not (slower or equal))
-
-
-def test_of_few_rounds_there_is_no_interval() -> None:
-    few, enough = (Ratio.of([1.0, 1.1, 0.9, 1.0, 1.2, 0.8][:n]) for n in (LEAST_ROUNDS - 1, LEAST_ROUNDS))
-    assert (few.low, few.high) == (0.0, math.inf)
-    assert (enough.low, enough.high) == pytest.approx((0.8, 1.2))
 
 
 def finals(*rounds: dict[Configuration, float], chosen_after: int = 0, tasks: float = math.nan) -> Finals:
@@ -124,32 +103,6 @@ def test_who_is_slower_beside_a_third_is_no_tie() -> None:
     assert set(finals(*together, *alike).tied_with(OTHER)) == {ONE}
 
 
-def test_drift_and_load_are_noise() -> None:
-    steady = finals(*[{ONE: 2.0, OTHER: 1.0}] * 9, tasks=0.1)
-    assert steady.drift == pytest.approx(0.0)
-    drifting = finals(*[{ONE: 2.0 * (1 + i / 10), OTHER: 1.0 + i / 10} for i in range(9)])
-    assert drifting.drift == pytest.approx(0.8 * 0.8 / 1.08, rel=0.2)
-    # The difference of two configurations is no drift.
-    assert finals(*[{ONE: 2.0, OTHER: 1.0}, {OTHER: 1.0}] * 5).drift == pytest.approx(0.0)
-
-
-def test_a_kernel_that_varies_by_itself_is_no_noise_of_the_machine() -> None:
-    rounds = [{ONE: 1.0}, {ONE: 1.5}] * 5
-    steady = Finals.of(rounds, 0, 0.1, [0.1, 0.101] * 5)
-    assert steady.drift == pytest.approx(0.01)
-    drifting = Finals.of([{ONE: 1.0}] * 10, 0, 0.1, [0.1, 0.15] * 5)
-    assert drifting.drift == pytest.approx(0.5)
-
-
-def test_noise_in_words() -> None:
-    rounds = [{ONE: 2.0, OTHER: 1.0}] * 9
-    assert finals(*rounds, tasks=0.1).noise == ""
-    assert finals(*rounds).noise == ""
-    assert finals(*rounds, tasks=2.0).noise.startswith("2.0 other tasks wanted each core, ")
-    assert "up to 15%" in finals(*[{ONE: 1.0}, {ONE: 1.15}] * 5).noise
-    assert finals({ONE: 1.0}, tasks=1.0).noise
-
-
 def test_as_data_and_back() -> None:
     found = Finals.of([{ONE: 2.0, OTHER: 1.0}, {OTHER: 1.5}], 1, 0.5, (0.1, 0.2))
     assert RunState.from_json(RunState(finals=found).to_json()).finals == found
@@ -159,19 +112,12 @@ def test_as_data_and_back() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"times_ms": []},
-        {"times_ms": [[1.0]]},
         {"times_ms": [[1.0, -1.0]]},
         {"times_ms": [[1.0, None]]},
-        {"times_ms": [[1.0, "x"]]},
         {"chosen_after": -1},
-        {"chosen_after": True},
         {"tasks_per_core": "many"},
-        {"calibration_ms": [0.1, 0.1]},
-        {"calibration_ms": [0.0]},
         {"calibration_ms": "long"},
         {"configurations": [{"type": None}, {}]},
-        {"configurations": "both"},
     ],
 )
 def test_what_a_file_may_not_say(change: dict[str, object]) -> None:
@@ -227,15 +173,6 @@ def test_ties_go_to_the_fewest_types_then_to_the_least_memory() -> None:
     assert run_of([], ALL).best is MIXED
 
 
-def test_ties_of_as_much_memory_go_to_the_widest_types() -> None:
-    wide, narrow = (
-        Trial(t.configuration, Status.OK, measurement=Measurement({**t.measurement.metrics, "memory_bytes": 8.0}))
-        for t in (SINGLE, HALF)
-    )
-    rounds = [{wide.configuration: 1.0, narrow.configuration: 1.0}] * 9
-    assert run_of(rounds, [narrow, wide]).best is wide
-
-
 @pytest.mark.parametrize("tasks", [0.0, 2.0])
 @given(data=st.data(), threshold=st.sampled_from([None, 1e-6]))
 def test_there_is_always_a_winner_and_it_is_no_slower_than_the_baseline(
@@ -260,30 +197,6 @@ def test_there_is_always_a_winner_and_it_is_no_slower_than_the_baseline(
     if run.best is not run.baseline and (interval := run.speedup_interval(run.best)):
         assert not run.is_settled(run.best) or not interval[0] <= 1.0 <= interval[1]
     assert run.summary()["best"]["settled"] is run.is_settled(run.best)
-
-
-def test_noise_changes_neither_the_winner_nor_its_speedup() -> None:
-    quiet, busy = (run_of(noisy_rounds(0.05), ALL, tasks) for tasks in (0.0, 2.0))
-    assert quiet.best is busy.best is HALF
-    assert quiet.speedup(HALF) == busy.speedup(HALF)
-
-
-def test_what_is_slower_than_the_baseline_is_no_simpler_winner() -> None:
-    """Both are within 3% of the fastest, and the one with the least memory is behind the baseline."""
-    wide, narrow = typed("fp64", "fp64", 1.01), typed("fp16", "fp16", 1.02)
-    rounds = [{MIXED.configuration: 1.0, wide.configuration: 1.01, narrow.configuration: 1.02}] * 9
-    run = run_of(rounds, [MIXED, wide, narrow])
-    assert run.best is wide
-    assert run.is_settled(wide)
-
-
-def test_a_front_without_the_best_says_why() -> None:
-    run = run_of(noisy_rounds(0.05), ALL)
-    assert run.best is HALF
-    said = "it is the simplest of the trials that the finals tie"
-    for metrics in (("time_ms", "error"), ("memory_bytes", "error")):
-        is_said = any(text.endswith(said) for text in describe_front(run, metrics).remarks)
-        assert is_said is (metrics[0] == "time_ms" and HALF not in run.pareto(metrics))
 
 
 def wide(block: int, time_ms: float, error: float, status: Status = Status.OK) -> Trial:
@@ -334,27 +247,6 @@ def test_a_speedup_of_rounds_that_do_not_agree_is_unsettled() -> None:
     assert not run_of([*alike, {**alike[0], DOUBLE.configuration: 2.0}], [MIXED, DOUBLE]).is_settled(MIXED)
 
 
-def test_a_speedup_that_is_not_the_ratio_of_the_times_says_where_it_is_from() -> None:
-    run = run_of(
-        noisy_rounds(0.01), [MIXED, dataclasses.replace(DOUBLE, measurement=typed("fp64", "fp64", 3).measurement)]
-    )
-    assert run.baseline is not None
-    said = "the speedup is the median of rounds in which both took turns, not the ratio of the times (3)"
-    assert said in run.describe().remarks
-    assert not any("rounds" in text for text in run_of(noisy_rounds(0.01), [MIXED, DOUBLE]).describe().remarks)
-
-
-def test_speedups_in_words() -> None:
-    run = run_of(noisy_rounds(0.01), [MIXED, DOUBLE])
-    low, high = run.speedup_interval(MIXED) or (0.0, 0.0)
-    assert low <= 2.0 <= high
-    assert run.speedup_text(MIXED) == f"{run.speedup(MIXED):.3g}x ({low:.3g} to {high:.3g})"
-    assert run.speedup_text(DOUBLE) == "1"
-    assert run.speedup_interval(typed("fp16", "fp64", 1.0)) is None
-    same = [{SINGLE.configuration: 1.0 + i % 3 / 10, DOUBLE.configuration: 1.1} for i in range(9)]
-    assert run_of(same, [SINGLE, DOUBLE]).speedup_text(SINGLE).endswith(", unsettled)")
-
-
 times = st.floats(1e-6, 1e6)
 
 
@@ -370,3 +262,348 @@ def test_a_speedup_lies_in_its_interval_whatever_else_was_timed(
             assert speedup == one_ms / other_ms
         else:
             assert interval[0] <= speedup <= interval[1]
+
+
+# -- who is measured again at the end of a run, and what becomes of it -------------------------------
+
+FINALISTS_BASELINE = {"x_type": ("fp64",)}
+
+
+def trial(x_type: str, block: int, time_ms: float, error: float, status: Status = Status.OK) -> Trial:
+    configuration = Configuration({"x_type": x_type, "block": block})
+    return Trial(
+        configuration, status, measurement=Measurement({"time_ms": time_ms, "time_min_ms": time_ms, "error": error})
+    )
+
+
+def chosen(objective: Objective, *trials: Trial) -> list[tuple[str, int]]:
+    run = described_run({"objective": objective.metric}, list(trials))
+    return [
+        (str(t.configuration["x_type"]), int(t.configuration["block"]))  # type: ignore[arg-type]
+        for t in finalists(run, objective, FINALISTS_BASELINE)
+    ]
+
+
+TRIALS = (
+    trial("fp64", 1, 4.0, 1e-16),
+    trial("fp64", 2, 3.0, 1e-16),
+    trial("fp64", 3, 5.0, 1e-16),
+    trial("fp32", 1, 2.0, 1e-7),
+    trial("fp32", 2, 2.5, 1e-7),
+    trial("fp16", 1, 1.0, 1e-3, Status.INACCURATE),
+    trial("fp16", 2, math.nan, math.nan, Status.CRASH),
+)
+
+
+def test_fastest_feasible_and_fastest_baselines() -> None:
+    expected = [("fp32", 1), ("fp32", 2), ("fp64", 2), ("fp64", 1), ("fp64", 3)]
+    assert chosen(Objective(threshold=1e-5), *TRIALS) == expected
+
+
+def test_what_exceeds_the_threshold_keeps_no_baseline_out_of_the_finals() -> None:
+    wrong = [trial("fp64", block, 0.5, 1e-2, Status.INACCURATE) for block in (4, 5, 6)]
+    assert chosen(Objective(threshold=1e-5), *wrong, *TRIALS) == chosen(Objective(threshold=1e-5), *TRIALS)
+    # What only breaks another constraint does the work.
+    slow = Objective(threshold=1e-5, constraints=["error >= 1e-10"])
+    assert [c for c in chosen(slow, *wrong, *TRIALS) if c[0] == "fp64"] == [("fp64", 2), ("fp64", 1), ("fp64", 3)]
+
+
+@pytest.mark.full
+def test_best_and_baseline_are_measured_in_turn(tmp_path: Path) -> None:
+    path = tmp_path / "poly.db"
+    kernel = load_kernel(Path(__file__).with_name("own_kernel.py"))
+    settings = {"budget": 9, "max_error": 1e-5, "strategy": "random", "verify": 0, "output": path}
+    run = tune(kernel, backend="host", **settings)
+    assert run.best is not None
+    assert run.baseline is not None
+    low, high = run.speedup_interval(run.best) or (math.nan, math.nan)
+    assert low <= run.speedup(run.best) <= high
+    assert run.speedup_interval(run.baseline) == (1.0, 1.0)
+    fresh = run.state.finals.times_ms[run.state.finals.chosen_after :]
+    assert len(fresh) >= LEAST_ROUNDS
+    for each in (run.best, run.baseline):
+        assert run.state.finals.is_chosen(each.configuration)
+        assert each.status is Status.OK
+    assert run.evaluations == 9
+    with RunFile.open(path, read_only=True) as file:
+        assert {t.configuration: t.measurement for t in file.trials()} == {
+            t.configuration: t.measurement for t in run.trials
+        }
+    again = tune(kernel, backend="host", **settings, resume=True)
+    # On a busy machine the finalists are timed again; nothing else is.
+    assert {t.key: t.status for t in again.trials} == {t.key: t.status for t in run.trials}
+    assert again.evaluations == 9
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("status", "is_out"), [(Status.UNSTABLE, True), (Status.OUT_OF_MEMORY, False)])
+def test_finalist_that_fails_is_out_where_the_kernel_is_to_blame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: Status, is_out: bool
+) -> None:
+    remeasure = DeviceEvaluator.remeasure
+    failed: set[Configuration] = set()
+
+    def fail(self: DeviceEvaluator, trials: list[Trial], rounds: int, visit: TimingPlan) -> Finished:
+        if failed:
+            return remeasure(self, trials, rounds, visit)
+        failed.add(trials[0].configuration)
+        return Finished((dataclasses.replace(trials[0], status=status, measurement=Measurement()),))
+
+    monkeypatch.setattr(DeviceEvaluator, "remeasure", fail)
+    kernel = load_kernel(Path(__file__).with_name("own_kernel.py"))
+    # Three configurations of the widest types are tried: where one fails that is the baseline, others are left.
+    run = tune(kernel, backend="host", budget=15, max_error=1e-5, strategy="random", output=tmp_path / "poly.db")
+    assert len(failed) == 1
+    for trial in run.trials:
+        assert trial.is_valid is not (is_out and trial.configuration in failed)
+    assert run.best is not None
+    if is_out:  # what takes its place is measured again, too
+        assert run.best.configuration not in failed
+        assert run.state.finals.is_chosen(run.best.configuration) or run.best.metric("error_spread") >= 0
+
+
+def with_times(tasks: float, spread: float) -> Callable[..., Finished]:
+    """Return a remeasuring in which all take 1 ms, on a machine with so many other tasks, as fast in every round.
+
+    Noise makes fp64 slow where it makes the other types fast, and the other way round in the next turn.
+    """
+    remeasure = DeviceEvaluator.remeasure
+    calls = itertools.count()
+
+    def measured(self: DeviceEvaluator, trials: list[Trial], rounds: int, visit: TimingPlan) -> Finished:
+        answer = remeasure(self, trials, rounds, visit)
+        turns, turns_of, first = [], Counter[Configuration](), next(calls)
+        for turn in answer.trials:
+            turns_of[turn.configuration] += 1
+            time_ms = math.exp(
+                spread * (-1) ** (first + turns_of[turn.configuration] + (turn.configuration["x_type"] == "fp64"))
+            )
+            times_ms = (time_ms,) * len(turn.measurement.times_ms)
+            turns.append(
+                dataclasses.replace(turn, measurement=dataclasses.replace(turn.measurement, times_ms=times_ms))
+            )
+        even = (1.0,) * len(answer.calibration_ms)
+        return dataclasses.replace(answer, trials=tuple(turns), tasks_per_core=tasks, calibration_ms=even)
+
+    return measured
+
+
+@pytest.mark.full
+def test_a_busy_machine_names_a_winner_and_says_so_and_resuming_settles_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = load_kernel(Path(__file__).with_name("own_kernel.py"))
+    path, said = tmp_path / "poly.db", list[str]()
+    remeasured = DeviceEvaluator.remeasure
+
+    def run(tasks: float, spread: float) -> Run:
+        monkeypatch.setattr(DeviceEvaluator, "remeasure", remeasured)
+        monkeypatch.setattr(DeviceEvaluator, "remeasure", with_times(tasks, spread))
+        return tune(
+            kernel, backend="host", budget=4, strategy="random", verify=0, output=path, resume=True,
+            on_warning=said.append,
+        )  # fmt: skip
+
+    noisy = run(3.0, 1.0)
+    assert noisy.best is not None
+    assert noisy.best is noisy.baseline or not noisy.is_settled(noisy.best)
+    assert any(line.startswith("the machine was busy while the finalists were timed (3.0 other") for line in said)
+    assert Run.load(path).best == noisy.best
+    quiet = run(0.0, 1e-4)
+    assert quiet.best is not None
+    assert quiet.evaluations == noisy.evaluations
+    # All take as long, so it is the simplest of them.
+    assert len(set(quiet.types_of(quiet.best))) == 1
+
+
+class Machine:
+    """Stands in for evaluator, ledger and run file: each turn takes 50 ms, launches take what they are said to.
+
+    Args:
+        searched_s: how long the search took.
+        time_ms: what a launch of a configuration takes in its first turn, its second, ...
+        closing_s: till when what follows the search may go on.
+    """
+
+    def __init__(
+        self, searched_s: float, time_ms: Callable[[Configuration, int], float], closing_s: float = math.inf
+    ) -> None:
+        self.now_s = searched_s
+        self.is_in_time = math.isinf(closing_s)
+        self._closing_s = closing_s
+        self.objective = Objective(threshold=1e-5)
+        self.trials = {t.configuration: t for t in TRIALS if t.is_valid}
+        self.finals = Finals()
+        self.fixed = FINALISTS_BASELINE
+        self.holds = True
+        self.turns = Counter[Configuration]()
+        self._time_ms = time_ms
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    elapsed_s = property(monotonic)
+    closing_s = property(lambda self: self._closing_s - self.now_s)
+
+    def remeasure(self, trials: list[Trial], rounds: int, visit: TimingPlan) -> Finished:
+        self.now_s += 0.05 * len(trials) * rounds
+        turns = tuple(self._timed(each) for _ in range(rounds) for each in trials)
+        return Finished(turns)
+
+    def _timed(self, before: Trial) -> Trial:
+        self.turns[before.configuration] += 1
+        times_ms = (self._time_ms(before.configuration, self.turns[before.configuration]),)
+        return dataclasses.replace(before, measurement=dataclasses.replace(before.measurement, times_ms=times_ms))
+
+    def result(self) -> Run:
+        run = described_run({"objective": "time_ms"}, list(self.trials.values()))
+        info = dataclasses.replace(run.info, objective=self.objective, baseline_values=FINALISTS_BASELINE)
+        return Run(info, run.trials, RunState(finals=self.finals))
+
+    def keep(self, trial: Trial) -> Trial:
+        self.trials[trial.configuration] = trial
+        return trial
+
+    def update(self, finals: Finals) -> None:
+        """Stand in for the run file."""
+
+    def settling(self, monkeypatch: pytest.MonkeyPatch, warn: Callable[[str], None] = pytest.fail) -> FinalRounds:
+        monkeypatch.setattr("mptune.tuning.finals.time", self)
+        self.warn, self.evaluator = Warnings(warn), self
+        return FinalRounds(self)  # type: ignore[arg-type]
+
+
+WIDE, FAST, NEXT = (
+    Configuration({"x_type": t, "block": block}) for t, block in (("fp64", 2), ("fp32", 1), ("fp32", 2))
+)
+USUAL_MS = {WIDE: 3.0, FAST: 1.0, NEXT: 1.5}
+
+
+@pytest.mark.parametrize("searched_s", [0.0, 60.0], ids=["no time", "time"])
+def test_who_wins_by_the_last_rounds_is_timed_beside_the_baseline_too(
+    monkeypatch: pytest.MonkeyPatch, searched_s: float
+) -> None:
+    def time_ms(configuration: Configuration, turn: int) -> float:
+        # Lucky in the rounds that choose: three, as nobody else comes near it.
+        return 2.0 if configuration == FAST and turn > 3 else USUAL_MS.get(configuration, 4.0)
+
+    machine = Machine(searched_s, time_ms)
+    # Of what may be as fast the one with the least memory wins.
+    for configuration, memory_bytes in ((FAST, 2.0), (NEXT, 1.0)):
+        trial = machine.trials[configuration]
+        metrics = {**trial.measurement.metrics, "memory_bytes": memory_bytes}
+        machine.trials[configuration] = trial.with_measurement(metrics=metrics)
+    machine.settling(monkeypatch).settle()
+    run, finals = machine.result(), machine.finals
+    assert (run.best, run.baseline) == (machine.trials[NEXT], machine.trials[WIDE])
+    assert run.speedup_interval(machine.trials[NEXT]) == pytest.approx((2.0, 2.0))
+    assert finals.chosen_after == 3
+    assert finals.fresh_rounds(WIDE, FAST) >= LEAST_ROUNDS <= finals.fresh_rounds(WIDE, NEXT)
+    # Nobody raced anew.
+    assert all(machine.turns[c] == 3 for c in machine.trials.keys() - USUAL_MS.keys() if c in finals.configurations)
+    assert machine.trials[NEXT].time_ms == pytest.approx(machine.trials[WIDE].time_ms / 2)
+
+
+def test_what_takes_the_place_of_a_winner_that_fell_is_timed_beside_the_baseline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine(60.0, lambda configuration, turn: USUAL_MS.get(configuration, 4.0))
+    settling = machine.settling(monkeypatch)
+    settling.settle()
+    assert machine.result().best == machine.trials[FAST]
+    before = machine.turns.copy()
+    fell = machine.trials[FAST]
+    machine.trials[FAST] = fell.with_measurement(metrics={**fell.measurement.metrics, "error": 1e-2})
+    assert not settling.are_settled
+    settling.settle()
+    run = machine.result()
+    assert run.best == machine.trials[NEXT]
+    assert run.speedup_interval(machine.trials[NEXT]) == pytest.approx((2.0, 2.0))
+    assert machine.turns.keys() == before.keys()
+    assert {c for c, turns in machine.turns.items() if turns > before[c]} == {WIDE, NEXT}
+    machine.turns.clear()
+    settling.settle()
+    assert not machine.turns
+
+
+# -- the race of the finalists on synthetic machines, which have clocks of their own -----------------
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+A, B, C, D = (Configuration({"block": block}) for block in range(4))
+
+
+class Racers:
+    """Launches that take made-up times; its clock goes on with each."""
+
+    def __init__(self, noise: str, times_ms: Mapping[Configuration, float], seed: int = 0) -> None:
+        self.noise = noise
+        self.times_ms = times_ms
+        self.rng = np.random.default_rng(seed)
+        self.clock_ms = 0.0
+        self.asked: list[tuple[tuple[Configuration, ...], int]] = []
+        self.fails: dict[Configuration, int] = {}
+
+    def measure(self, configurations: Sequence[Configuration], rounds: int) -> list[Mapping[Configuration, float]]:
+        self.asked.append((tuple(configurations), rounds))
+        launches = turns(self.noise, [self.times_ms[c] for c in configurations], rounds, 5, self.rng)
+        self.clock_ms += float(launches.sum())
+        found: list[Mapping[Configuration, float]] = []
+        for turn in range(rounds):
+            alive = [i for i, c in enumerate(configurations) if self.fails.get(c, 10**9) > turn]
+            found.append({configurations[i]: float(launches[i, turn].min()) for i in alive})
+        return [times for times in found if times]
+
+    def visits(self, configuration: Configuration) -> int:
+        return sum(rounds for configurations, rounds in self.asked if configuration in configurations)
+
+
+def run(
+    machine: Racers, *groups: Sequence[Configuration], until_ms: float = 1e9
+) -> list[Mapping[Configuration, float]]:
+    return race(machine.measure, groups, lambda: machine.clock_ms >= until_ms)
+
+
+def test_who_is_far_behind_leaves_after_few_rounds() -> None:
+    machine = Racers("quiet", {A: 1.0, B: 1.04, C: 1.5, D: 2.0})
+    rounds = run(machine, [A, B, C], [D])
+    assert machine.visits(C) == machine.visits(D) == 3
+    assert LEAST_ROUNDS <= machine.visits(A) == machine.visits(B) == len(rounds) <= 30
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_fastest_is_found_whatever_the_noise_and_launches_go_where_it_is_close(noise: str) -> None:
+    found, close, far = 0, 0, 0
+    for seed in range(20):
+        machine = Racers(noise, {A: 1.08, B: 1.0, C: 1.6}, seed)
+        rounds = run(machine, [A, B, C], until_ms=2_000.0)
+        typical = Finals.of(rounds, len(rounds)).typical_ms(A)
+        found += min(typical, key=typical.__getitem__) == B
+        close += machine.visits(A)
+        far += machine.visits(C)
+    assert found >= 19
+    assert far <= close
+
+
+def test_equals_are_settled_as_equals() -> None:
+    machine = Racers("quiet", {A: 1.0, B: 1.0, C: 1.0})
+    rounds = run(machine, [A, B, C])
+    finals = Finals.of(rounds, len(rounds))
+    assert all(ratio.is_equal for ratio in finals.tied_with(A).values())
+    assert len(rounds) < 60
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_of_identical_code_the_interval_holds_one_after_the_choice(noise: str) -> None:
+    held, repeated = 0, 120
+    for seed in range(repeated):
+        machine = Racers(noise, {A: 1.0, B: 1.0, C: 1.0, D: 1.0}, seed)
+        rounds = run(machine, [A, B], [C, D], until_ms=500.0)
+        typical = Finals.of(rounds, len(rounds)).typical_ms(A)
+        # The luckier of either pair is reported.
+        chosen = [min(pair, key=typical.__getitem__) for pair in ((A, B), (C, D))]
+        more = machine.measure(chosen, min(30, rounds_for_interval(rounds, chosen)))
+        ratio = Finals.of([*rounds, *more], len(rounds)).ratio(*chosen)
+        assert ratio is not None
+        held += ratio.low <= 1.0 <= ratio.high
+    assert held >= 0.93 * repeated

@@ -65,12 +65,6 @@ def run(workers: int, *, ahead: int = 0, **options: Any) -> Numbers:
     return search
 
 
-def test_one_worker_takes_them_in_turn() -> None:
-    search = run(1)
-    assert search.told == [[number] for number in range(len(SECONDS))]
-    assert search.now_s == search.busy_s == sum(SECONDS)
-
-
 def test_a_free_worker_waits_for_nobody() -> None:
     search = run(2)
     # While one is busy with the first, the other has four.
@@ -97,9 +91,3 @@ def test_what_is_asked_ahead_begins_before_the_strategy_thinks() -> None:
     assert ahead.now_s == sum(SECONDS) + 0.5
     in_turn = run(1, ahead=1, may_overlap=False, thinking_s=0.5)
     assert in_turn.now_s == sum(SECONDS) + 0.5 * len(SECONDS)
-
-
-def test_ends_when_nothing_may_begin_though_more_was_asked_for() -> None:
-    search = run(2, ahead=3, budget=3)
-    assert [number for number, _ in search.begun] == [0, 1, 2]
-    assert sorted(number for batch in search.told for number in batch) == [0, 1, 2]

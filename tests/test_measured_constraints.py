@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from command_line import Outcome, caller
 
-from mptune.errors import MptuneError, ObserverUnavailableError, UnknownNameError
+from mptune.errors import ObserverUnavailableError, UnknownNameError
 from mptune.kernel import Kernel
 from mptune.observers import ALWAYS_ON, OBSERVERS
-from mptune.results.objective import Objective
-from mptune.results.trial import Status, Trial
+from mptune.results.trial import Status
 from mptune.run import Run
 from mptune.source.loading import load_kernel
-from mptune.tuning import Progress, TuneSettings, tune
+from mptune.tuning import TuneSettings, tune
 
 #: An observer as a third party would ship it: 4 units for two fp64, 3 for one, ... 0 for two fp16; and one for nobody.
 PLUGIN = """
@@ -135,100 +134,7 @@ def test_the_most_accurate_configuration_within_a_budget(measured: tuple[Run, Pa
     assert events[2:] == ["trial"] * 18
 
 
-@pytest.mark.parametrize(
-    ("constraints", "threshold", "holds"),
-    [
-        ((), 1e-5, lambda trial: True),
-        (
-            ("1 <= effort_j <= 2", "block_w < 256 or effort_j * block_w <= 256", "error.y <= 1e-3"),
-            1e-1,
-            lambda trial: (
-                1 <= trial.metric("effort_j") <= 2
-                and (trial.metric("block_w") < 256 or trial.metric("effort_j") <= 1)
-                and trial.metric("error.y") <= 1e-3
-            ),
-        ),
-        (("memory_bytes <= 6 * 5003",), 1.0, lambda trial: trial.metric("memory_bytes") <= 6 * 5003),
-    ],
-)
-def test_threshold_and_constraints_are_judged_together(
-    measured: tuple[Run, Path, list[str]],
-    constraints: tuple[str, ...],
-    threshold: float,
-    holds: Callable[[Trial], bool],
-) -> None:
-    objective = Objective("effort_j", threshold=threshold, constraints=constraints)
-    trials = [objective.judge(trial) for trial in measured[0].trials]
-    for trial in trials:
-        is_accurate = trial.error <= threshold
-        expected = (Status.OK if holds(trial) else Status.VIOLATION) if is_accurate else Status.INACCURATE
-        assert trial.status is expected
-    best, allowed = objective.best(trials), [trial for trial in trials if trial.status is Status.OK]
-    assert best is not None
-    assert best.metric("effort_j") == min(trial.metric("effort_j") for trial in allowed)
-    assert len(allowed) < len(trials)
-
-
-@pytest.mark.full
-def test_a_strategy_finds_what_is_feasible(kernel: Kernel) -> None:
-    run = tune(kernel, settings(strategy="bayesian", constraints=("2 <= effort_j <= 2", "block_w >= 256"), budget=24))
-    assert run.best is not None
-    assert (run.best.metric("effort_j"), run.best.metric("block_w")) == (2, 256)
-
-
-# -- the run file ------------------------------------------------------------------------------
-
-
-def test_constraints_and_observed_metrics_survive_in_the_run_file(measured: tuple[Run, Path, list[str]]) -> None:
-    run, path, _ = measured
-    loaded = Run.load(path)
-    assert loaded.objective.constraints == ("effort_j <= 1.0",)
-    assert loaded.best is not None
-    assert loaded.summary() == run.summary()
-    assert loaded.summary()["measured_constraints"] == ["effort_j <= 1.0"]
-    assert {"effort_j", "block_w", "bandwidth_gb_s"} <= set(loaded.best.measurement.metrics)
-    assert list(loaded.to_dataframe()["feasible"]) == [value <= 1 for value in effort(loaded)]
-
-
-@pytest.mark.full
-def test_resume_under_another_limit_judges_anew_without_measuring(kernel: Kernel, tmp_path: Path) -> None:
-    path = tmp_path / "poly.db"
-    strict = tune(kernel, settings(objective="error", constraints=("effort_j < 0",), budget=5), output=path)
-    assert strict.best is None
-    assert strict.closest is not None
-    assert strict.closest.metric("effort_j") == min(effort(strict))
-    told: list[Progress] = []
-    loose = tune(
-        kernel,
-        settings(objective="error", constraints=("effort_j <= 4",), budget=5),
-        output=path,
-        resume=True,
-        on_progress=told.append,
-    )
-    assert all(progress.replayed for progress in told)
-    assert loose.statuses == {"ok": 5}
-    assert loose.best is not None
-
-
 # -- what cannot be had ------------------------------------------------------------------------
-
-
-@pytest.mark.full
-def test_what_was_said_is_in_the_run_file_once_until_it_no_longer_holds(kernel: Kernel, tmp_path: Path) -> None:
-    path, told = tmp_path / "poly.db", list[str]()
-    absent = "observer absent is not available here: there is no meter for host: buy one"
-
-    def ended(progress: Progress) -> None:
-        assert Run.load(path).warnings == tuple(told)
-        raise KeyboardInterrupt
-
-    given = settings(budget=2, observers=("absent",))
-    with pytest.raises(KeyboardInterrupt):
-        tune(kernel, given, output=path, on_warning=told.append, on_progress=ended)
-    assert Run.load(path).warnings == (absent,)
-    again = tune(kernel, given, output=path, resume=True, on_warning=told.append)
-    assert list(again.summary()["warnings"]).count(absent) == list(Run.load(path).warnings).count(absent) == 1
-    assert told.count(absent) == 2
 
 
 @pytest.mark.full
@@ -236,7 +142,6 @@ def test_what_was_said_is_in_the_run_file_once_until_it_no_longer_holds(kernel: 
     ("changes", "message"),
     [
         ({"objective": "absence_j"}, "objective 'absence_j' needs absence_j: there is no meter for host: buy one"),
-        ({"constraints": ("absence_j < 1",)}, "a measured constraint needs absence_j: there is no meter"),
         ({"constraints": ("occupancy >= 0.5",)}, "measured constraint needs occupancy: backend 'host' does not report"),
     ],
 )
@@ -253,26 +158,11 @@ def test_what_is_needed_and_cannot_be_measured_is_an_error(
     [
         ({"observers": ("enrgy",)}, "unknown observer 'enrgy'; did you mean 'energy'"),
         ({"constraints": ("efort_j < 1",)}, "metric in a measured constraint: 'efort_j'; did you mean 'effort_j'"),
-        ({"constraints": ("error.z < 1",)}, "metric in a measured constraint: 'error.z'; did you mean 'error.y'"),
-        ({"objective": "enrgy_j"}, "did you mean 'energy_j'"),
     ],
 )
 def test_misspelt_names(kernel: Kernel, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UnknownNameError, match=message):
         tune(kernel, settings(**changes))
-
-
-@pytest.mark.parametrize("text", ["", "effort_j", "1 < 2", "effort_j == 2", "not effort_j < 1", "effort_j < ("])
-def test_constraints_that_are_none(kernel: Kernel, text: str) -> None:
-    with pytest.raises(MptuneError, match=r"measured constraint"):
-        tune(kernel, settings(constraints=(text,)))
-
-
-@pytest.mark.full
-def test_a_trial_that_an_observer_could_not_measure_fails_alone(kernel: Kernel) -> None:
-    run = tune(kernel, settings(budget=2, observers=("forgetful",)))
-    assert run.statuses == {"error": 2}
-    assert run.failures[0].message == "observer 'forgetful' could not measure forgotten_j here"
 
 
 # -- the command line --------------------------------------------------------------------------
@@ -312,16 +202,6 @@ def test_from_the_command_line(mptune: Callable[..., Outcome]) -> None:
     compared = mptune("compare", "run.db", *options, "--objective", "error", "--constraint", "effort_j <= 1")
     assert json.loads(compared.out)["spaces"], compared.err
     assert mptune("compare", "run.db", *options, "--constraint", "effort_j < 0").code == 1
-
-
-@pytest.mark.full
-def test_exit_codes(mptune: Callable[..., Outcome]) -> None:
-    nothing = mptune(*TUNE, "--constraint", "effort_j < 0", "--budget", 3)
-    assert nothing.code == 1
-    assert "no configuration satisfies every constraint; the closest: effort_j < 0 does not hold" in nothing.err
-    needed = mptune(*TUNE, "--objective", "absence_j")
-    assert needed.code == 2
-    assert "error: objective 'absence_j' needs absence_j: there is no meter for host: buy one" in needed.err
 
 
 def test_list_names_observers_and_their_metrics(mptune: Callable[..., Outcome]) -> None:

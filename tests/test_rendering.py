@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
-import subprocess
 
 import pytest
 from vendor_compilers import needs
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.cpp.prelude import prelude
 from mptune.errors import CompileError, TemplateError
 from mptune.kernel import In, InOut, Kernel, Scalar
-from mptune.source.render import cited, render, render_body, template_lines
+from mptune.source.render import render, render_body, template_lines
 from mptune.space.parameters import (
     BooleanParameter,
     CategoricalParameter,
@@ -110,10 +107,7 @@ def test_undefined_name_is_found_in_a_branch_that_is_not_taken():
         ("a\n{{ n // 0 }}", 3, "ZeroDivisionError"),
         ("{{ x_type == 'fp99' }}", 2, "unknown precision 'fp99'"),
         ("a\nb\n{% include 'other.j2' %}", 4, "no template 'other.j2'"),
-        ("{{ order['x'] }}", 2, "order"),
-        ("a\nint q[1][2] = {{1, 2}};", 3, "put a space between two braces of C++, as in { {1, 2} }"),
         ("int q[2][2] = {{1, 2}, {3, 4}};", 2, "put a space between two braces of C++, as in { {1, 2} }"),
-        ("int q[1] = {{0}};", 2, "put a space between two braces of C++, as in { {1, 2} }"),
     ],
 )
 def test_mistakes_name_the_template_and_the_line(text, line, says):
@@ -122,61 +116,15 @@ def test_mistakes_name_the_template_and_the_line(text, line, says):
     assert says in message
 
 
-@pytest.mark.parametrize(
-    "signature",
-    [
-        'extern "C" __global__ void __launch_bounds__(256) scale(int n, float* x, float* y)',
-        'extern "C" __global__\nvoid scale(const int n,\n    const vec<float, 4>* x, float* y)',
-        'extern "C" __global__ void scale(int n /* a, b */, float* x, float* y // c, d\n)',
-    ],
-)
-def test_signatures_that_are_fine(signature):
-    instance = kernel(f"{signature} {{\n}}\n")
-    assert render_body(instance, instance.configuration({}), instance.resolve_sizes()).startswith(signature)
-
-
-@pytest.mark.parametrize("parameters", ["int n, float* x", "int n, float* x, float* y, vec<float, 2> z", ""])
+@pytest.mark.parametrize("parameters", ["int n, float* x", "int n, float* x, float* y, vec<float, 2> z"])
 def test_signature_with_another_number_of_parameters(parameters):
     instance = kernel(f'extern "C" __global__ void scale({parameters}) {{\n}}\n')
     with pytest.raises(TemplateError, match=r"scale has \d parameters?, the kernel declares 3 arguments \(n, x, y\)"):
         render_body(instance, instance.configuration({}), instance.resolve_sizes())
 
 
-def test_prelude_stands_first_and_the_host_entry_last():
-    instance = kernel(f"{FUNCTION} {{\n}}\n")
-    configuration = instance.configuration({"block_size": 128})
-    source = render(instance, configuration, instance.resolve_sizes())
-    assert source.startswith(prelude())
-    start = source.index('#line 1 "scale.cu"\n')
-    assert source[start:].splitlines()[1].startswith('extern "C" __global__ void scale(')
-    assert source.endswith("#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY(scale, 128, 1, 1)\n#endif\n")
-
-
-def test_prelude_includes_no_header_on_a_gpu():
-    for compiler in ("-D__CUDACC_RTC__", "-D__HIPCC_RTC__"):
-        try:
-            command = ["cpp", "-P", "-nostdinc", compiler, "-"]
-            finished = subprocess.run(command, input=prelude(), text=True, capture_output=True, check=False)
-        except FileNotFoundError:
-            pytest.skip("no C preprocessor: install cpp")
-        assert finished.returncode == 0, finished.stderr
-        assert "mptune_host" not in finished.stdout
-
-
 class TestFiles:
     """Where a template is looked for, and that a changed file is read again."""
-
-    def test_sibling_folder_named_templates(self, tmp_path):
-        (tmp_path / "kernels").mkdir()
-        (tmp_path / "templates").mkdir()
-        (tmp_path / "templates" / "scale.cu.j2").write_text(f"{FUNCTION} {{\n}}\n")
-        instance = dataclasses.replace(kernel(None), path=tmp_path / "kernels" / "scale.py")
-        assert "scale(" in render_body(instance, instance.configuration({}), instance.resolve_sizes())
-
-    def test_beside_the_definition(self, tmp_path):
-        (tmp_path / "own.cu.j2").write_text(f"{FUNCTION} {{\n}}\n")
-        instance = dataclasses.replace(kernel(None), path=tmp_path / "own.py")
-        assert "scale(" in render_body(instance, instance.configuration({}), instance.resolve_sizes())
 
     def test_named_by_the_kernel_and_including_another(self, tmp_path):
         (tmp_path / "parts").mkdir()
@@ -185,14 +133,6 @@ class TestFiles:
         instance = dataclasses.replace(kernel("main.j2"), path=tmp_path / "own.py")
         with pytest.raises(TemplateError, match=r"tail\.j2:3: 'oops' is undefined"):
             render_body(instance, instance.configuration({}), instance.resolve_sizes())
-
-    def test_changed_file_is_read_again(self, tmp_path):
-        file = tmp_path / "own.cu.j2"
-        instance = dataclasses.replace(kernel(None), path=tmp_path / "own.py")
-        for i, text in enumerate(("first", "second")):
-            file.write_text(f"{FUNCTION} {{ // {text}\n}}\n")
-            os.utime(file, ns=(i, i))
-            assert text in render_body(instance, instance.configuration({}), instance.resolve_sizes())
 
     def test_missing_file_names_where_it_was_looked_for(self, tmp_path):
         (tmp_path / "scal.cu.j2").write_text("\n")
@@ -263,8 +203,6 @@ def test_parameters_of_other_types_than_declared_do_not_compile(types, argument,
     ("declaration", "type_", "name"),
     [
         ("extern __shared__ float part[];", "float", "part"),
-        ("extern __shared__ {{ x_type }} part [ ] ;", "double", "part"),
-        ("extern __shared__ __align__(16) vec<float, 4> part[];", "vec<float, 4>", "part"),
         (
             "extern __attribute__((aligned(16))) __shared__ volatile unsigned char raw[];",
             "volatile unsigned char",
@@ -319,13 +257,6 @@ def test_every_line_knows_where_it_is_from(several):
     assert found["y[0] = 0;"] == found["y[0] = 1;"] == "own.cu.j2:6"
     assert found["const int odd = 1000;"] == "own.cu.j2:14"
     assert found["y[1] ="] == "own.cu.j2:17"
-
-
-def test_a_message_without_a_line_or_of_another_file_stays(several):
-    configuration, sizes = several.configuration({}), several.resolve_sizes()
-    for message in ("g++ crashed on scale", "town.cu:3:1: error", "own.cub:3", "arguments of scale:3:4: error"):
-        assert cited(message, several, configuration, sizes) == message
-    assert cited("own.cu(1): error: x", several, configuration, sizes) == "own.cu.j2:1: error: x"
 
 
 @pytest.mark.parametrize(

@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
+import dataclasses
+import html
 import itertools
 import json
 import math
+import re
+import sys
+import types
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import own_kernel
 import pandas as pd
 import pytest
+from application_trials import application_run, run_trial
+from awkward_kernel import AWKWARD, NASTY, run_of
 from described import create, described_run
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up_devices import MadeUp, replace_devices
+from scipy.stats import beta
 
-from mptune.errors import MptuneError, RunFileError, UnknownNameError
+import mptune
+from mptune import progress as notebook
+from mptune.cli.display import print_run
+from mptune.errors import MptuneError, RunFileError
+from mptune.kernel import Kernel
+from mptune.measure.rounds import together
+from mptune.results.description import verified_text
+from mptune.results.kernel_times import host_ms, kernel_times
+from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
-from mptune.run import Run, json_document
+from mptune.results.unseen import Verified, rate_bound, with_draws
+from mptune.run import Run
+from mptune.schemas import schema
+from mptune.show import plot
+from mptune.source.loading import load_kernel
+from mptune.source.render import template_hash
 from mptune.space.configuration import Configuration
-from mptune.store import INTERRUPTED, RunState
+from mptune.store import ParameterInfo, RunFile, RunInfo, RunState
+from mptune.tuning.findings import findings
 
 SETTINGS = {
     "kernel": "axpy",
@@ -94,51 +120,6 @@ def test_the_verdict_is_one_sentence(run):
     assert described_run(SETTINGS, ()).describe().verdict == "no trial yet"
 
 
-def test_where_the_baseline_wins_the_verdict_says_what_narrower_types_did():
-    slow = trial("fp32", block=32, time_ms=7.0, error=1e-7)
-    said = described_run(SETTINGS, [*TRIALS[:2], slow, TRIALS[7], TRIALS[8], TRIALS[9]]).describe().verdict
-    assert said.startswith("no narrower types were faster within NRMSE <= 0.001: fp64 everywhere: 6 ms, speedup 1")
-    assert "the fastest of them: fp32 everywhere, 7 ms, speedup 0.857" in said
-    assert said.endswith("faster but over the limit: fp16 everywhere, 2 ms, speedup 3x (unsettled), error 0.004")
-    alone = described_run(SETTINGS, TRIALS[:2]).describe().verdict
-    assert alone.startswith("no narrower types were tried: fp64 everywhere: 6 ms, speedup 1, error 1e-16")
-    assert "faster" not in alone
-    failed = described_run(SETTINGS, [TRIALS[0], TRIALS[9]]).describe().verdict
-    assert failed.startswith("none of the 1 configurations with narrower types ran: fp64 everywhere")
-
-
-def test_where_launches_differ_the_verdict_blames_a_race_and_no_type():
-    unstable = trial("fp64", block=64, status=Status.UNSTABLE)
-    wrong = trial("fp64", status=Status.INACCURATE, time_ms=1.0, error=0.5)
-    said = described_run(SETTINGS, [wrong, unstable]).describe().verdict
-    assert "results of 1 configurations differ from launch to launch: look for a race" in said
-    assert "more exact than the method" not in said
-    assert "more exact than the method" in described_run(SETTINGS, [wrong]).describe().verdict
-
-
-@pytest.mark.parametrize(
-    ("ended", "said"),
-    [
-        ("", ""),
-        ("the time limit was reached", "4 of 9 evaluations: the time limit was reached"),
-        (INTERRUPTED, "4 of 9 evaluations: interrupted or still running; tune --resume completes the run"),
-    ],
-)
-def test_a_run_says_in_one_line_why_evaluations_are_left(ended, said):
-    known = described_run({**SETTINGS, "budget": 9}, TRIALS[:4])
-    run = Run(known.info, known.trials, RunState(ended=ended))
-    assert run.summary()["ended"] == ended
-    assert run.ending == said
-    assert [line for line in run.describe().remarks if " evaluations: " in line] == [said] * bool(said)
-
-
-def test_baseline_within_the_threshold_comes_first():
-    # Tiles, unrolling or a number of terms can be in the signature: all-fp64 does not mean accurate.
-    fast = trial("fp64", block=32, status=Status.INACCURATE, time_ms=1.0, error=1e-2)
-    assert described_run(SETTINGS, [fast, *TRIALS]).baseline is TRIALS[1]
-    assert described_run(SETTINGS, [fast]).baseline is fast
-
-
 statuses = st.sampled_from(Status)
 numbers = st.one_of(st.floats(1e-3, 1e3), st.just(math.nan), st.just(math.inf))
 
@@ -184,32 +165,6 @@ def test_winners_against_brute_force(rows, threshold):
     json.dumps(run.summary(), allow_nan=False)
 
 
-def test_a_maximised_objective():
-    trials = [trial("fp64", block=b, time_ms=1.0, error=0.0, gflops=g) for b, g in ((32, 5.0), (64, 7.0))]
-    trials.append(trial("fp32", block=64, time_ms=2.0, error=0.0, gflops=9.0))
-    run = described_run(SETTINGS | {"objective": "gflops", "minimise": False}, trials)
-    assert run.best is trials[2]
-    assert run.baseline is trials[1]
-    assert run.objective.performance(run.best) == pytest.approx(9 / 7)
-    assert run.speedup(run.best) == 0.5
-
-
-def test_equal_baselines_are_told_apart_by_their_time():
-    run = described_run(SETTINGS | {"objective": "memory_bytes"}, TRIALS)
-    assert run.baseline is TRIALS[1]
-
-
-def test_a_threshold_by_output():
-    trials = [
-        trial("fp64", block=32, time_ms=9.0, error=0.0, **{"error.x": 0.0, "error.y": 0.0}),
-        trial("fp32", block=32, time_ms=2.0, error=1e-2, **{"error.x": 1e-6, "error.y": 1e-2}),
-        trial("fp16", block=32, time_ms=1.0, error=1e-2, **{"error.x": 1e-2, "error.y": 1e-6}),
-    ]
-    run = described_run(SETTINGS | {"threshold": {"x": 1e-5, "y": 0.1}}, trials)
-    assert run.best is trials[1]
-    assert run.closest is trials[2]
-
-
 def test_an_empty_run_answers_everything():
     run = described_run({"kernel": "axpy"}, [])
     assert (run.best, run.baseline, run.closest, run.failures, run.statuses) == (None, None, None, (), {})
@@ -218,36 +173,11 @@ def test_an_empty_run_answers_everything():
     assert run.pareto() == ()
 
 
-def test_without_a_baseline_there_is_no_speedup():
-    run = described_run(SETTINGS, TRIALS[4:])
-    assert run.baseline is None
-    assert run.best is TRIALS[5]
-    assert math.isnan(run.speedup(run.best))
-    assert run.summary()["best"]["speedup"] is None
-
-
-def test_a_configuration_evaluated_again_counts_once_with_its_last_numbers():
-    again = trial("fp64", block=64, time_ms=7.0, error=0.0)
-    run = described_run(SETTINGS, [*TRIALS, again])
-    assert run.evaluations == len(TRIALS)
-    assert run.trials[1] is again
-    assert run.baseline is again
-
-
 # -- fronts ------------------------------------------------------------------------------------
 
 
 def dominated(point, others):
     return any(all(o <= p for o, p in zip(other, point, strict=True)) and other != point for other in others)
-
-
-def test_more_of_a_rate_is_better_unless_it_was_minimised():
-    trials = [
-        trial(block=i, time_ms=t, error=0.0, occupancy=o) for i, (t, o) in enumerate([(1, 0.5), (2, 0.9), (3, 0.2)])
-    ]
-    names = ("time_ms", "occupancy")
-    assert described_run(SETTINGS, trials).pareto(names) == (trials[0], trials[1])
-    assert described_run(SETTINGS | {"objective": "occupancy"}, trials).pareto(names) == (trials[0], trials[2])
 
 
 @given(st.lists(st.tuples(*[st.integers(1, 6)] * 3), max_size=14))
@@ -261,55 +191,6 @@ def test_fronts_against_brute_force(points):
         expected = [t.key for t, cost in zip(trials, costs, strict=True) if not dominated(cost, costs)]
         assert sorted(t.key for t in found) == sorted(expected)
         assert [t.metric(names[0]) for t in found] == sorted(t.metric(names[0]) for t in found)
-
-
-def test_infinite_and_unknown_metrics_are_on_no_front():
-    trials = [trial(block=i, time_ms=t, error=e) for i, (t, e) in enumerate([(1, math.inf), (2, math.nan), (3, 0.1)])]
-    assert described_run(SETTINGS, trials).pareto() == (trials[2],)
-
-
-def test_directions_of_a_front(run):
-    assert run.pareto() == (TRIALS[8], TRIALS[7], TRIALS[5], TRIALS[4], TRIALS[2], TRIALS[1], TRIALS[0])
-    assert run.pareto(("speedup", "error")) == run.pareto()
-    # Pretend more memory were better.
-    assert run.pareto(("time_ms", "memory_bytes"), maximise=["memory_bytes"]) == (TRIALS[8], TRIALS[5], TRIALS[2])
-    bigger = described_run(SETTINGS | {"objective": "memory_bytes", "minimise": False}, TRIALS)
-    assert bigger.pareto(("time_ms", "memory_bytes")) == (TRIALS[8], TRIALS[5], TRIALS[2])
-
-
-def test_a_front_of_an_objective_that_is_an_expression():
-    run = described_run(SETTINGS | {"objective": "time_ms * memory_bytes"}, TRIALS)
-    assert run.pareto(("time_ms * memory_bytes", "error"))[0] is TRIALS[8]
-
-
-@pytest.mark.parametrize(
-    ("metrics", "error", "message"),
-    [
-        (("time", "error"), UnknownNameError, "unknown metric 'time'; did you mean 'time_ms'"),
-        (("time_ms", "energy_j"), UnknownNameError, "unknown metric 'energy_j'"),
-        (("time_ms",), MptuneError, "two or more different metrics, got time_ms"),
-        (("time_ms", "time_ms"), MptuneError, "two or more different metrics"),
-        ((), MptuneError, "got none"),
-    ],
-)
-def test_fronts_that_make_no_sense(run, metrics, error, message):
-    for ask in (run.pareto, run.pareto_document):
-        with pytest.raises(error, match=message):
-            ask(metrics)
-
-
-def test_the_front_as_a_document(run):
-    document = run.pareto_document(("speedup", "error"))
-    assert (document["metrics"], document["minimise"]) == (["speedup", "error"], [False, True])
-    assert document["front"][0] == {
-        "configuration": {"type": "fp16", "policy": "accurate", "block": 64},
-        "speedup": 4.0,
-        "speedup_interval": None,
-        "error": 5e-3,
-        "error_draws": None,
-        "feasible": False,
-    }
-    json.dumps(document, allow_nan=False)
 
 
 SEVERAL = SETTINGS | {"also": ["error", "memory_bytes"]}
@@ -331,19 +212,7 @@ def test_the_front_of_several_objectives_is_feasible(run):
     assert described_run(SEVERAL | {"threshold": 1e-30}, TRIALS[1:]).front == ()
 
 
-def test_the_document_of_a_front_counts_the_dominated(run):
-    document = run.pareto_document(("time_ms", "memory_bytes"))
-    assert (document["evaluations"], len(document["front"]), document["dominated"]) == (10, 1, 6)
-
-
 # -- other forms -------------------------------------------------------------------------------
-
-
-def test_failures_statuses_and_warnings(run):
-    assert run.failures == (TRIALS[3], TRIALS[6], TRIALS[9])
-    assert run.statuses == {"ok": 5, "inaccurate": 2, "non_finite": 1, "compile_error": 1, "timeout": 1}
-    remarked = [Trial(Configuration({"a": i}), Status.OK, warnings=w) for i, w in enumerate([("x", "y"), ("y",)])]
-    assert described_run({"warnings": ("z", "y")}, remarked).warnings == ("z", "y", "x")
 
 
 def test_summary_is_the_tune_document(run):
@@ -399,11 +268,6 @@ def test_time_is_accounted_for_to_the_last_second():
     assert described_run({"wall_s": 1.0}, trials).durations_s["other"] == 0.0
 
 
-def test_json_document():
-    nested = {"a": (1, math.nan, [math.inf, {"b": (True, "x", None)}]), 3: np.float64("nan")}
-    assert json_document(nested) == {"a": [1, None, [None, {"b": [True, "x", None]}]], "3": None}
-
-
 def test_dataframe(run):
     frame = run.to_dataframe()
     assert list(frame.columns[:6]) == ["type", "policy", "block", "status", "message", "feasible"]
@@ -414,19 +278,6 @@ def test_dataframe(run):
     assert frame.loc[4, "message"] == "it was timeout"
     assert frame["time_ms"].isna().sum() == 2
     assert pd.isna(frame.loc[7, "speedup"])
-
-
-def test_a_parameter_named_like_a_column_keeps_its_name():
-    measurement = Measurement({"time_ms": 1.0, "error": 0.5})
-    frame = described_run(
-        {}, [Trial(Configuration({"status": 1, "error": 2}), Status.OK, measurement=measurement)]
-    ).to_dataframe()
-    assert frame.loc[1, ["status", "error", "trial.status", "trial.error"]].tolist() == [1, 2, "ok", 0.5]
-
-
-def test_repr_says_what_was_found(run):
-    assert repr(run).startswith("Run(axpy on host, 10 evaluations, best 3 ms at type=fp32")
-    assert "no feasible trial" in repr(described_run(SETTINGS, TRIALS[6:]))
 
 
 def test_load_gives_the_same_answers(tmp_path, run):
@@ -441,10 +292,401 @@ def test_load_gives_the_same_answers(tmp_path, run):
         Run.load(tmp_path / "nothing.db")
 
 
-def test_permutations_among_the_baseline_values_survive_the_file(tmp_path):
-    settings = {"kernel": "k", "baseline_values": {"order": [(0, 1)]}}
-    with create(tmp_path / "run.db", settings) as file:
-        for number, order in enumerate([(1, 0), (0, 1)]):
-            measurement = Measurement({"time_ms": number + 1})
-            file.add(Trial(Configuration({"order": order}), Status.OK, measurement=measurement))
-    assert Run.load(tmp_path / "run.db").baseline.configuration["order"] == (0, 1)
+# -- what a run file says of a run: read back as written, and refused where it is wrong --------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"kernel": 3}, "'kernel' should be a text, and is 3"),
+        ({"seed": "none"}, "'seed' should be a whole number of 0 or more, and is 'none'"),
+        ({"baseline_share": 1.01}, "'baseline_share' should be a number from 0 to 1, and is 1.01"),
+        ({"sizes": {"n": 1.5}}, "'sizes' should be whole numbers of 0 or more by name"),
+        ({"versions": "g++"}, "'versions' should be texts by name"),
+        ({"signature": "x_type"}, "'signature' should be a list of texts, and is 'x_type'"),
+        ({"parameters": [3]}, "'parameters' should be"),
+        ({"minimise": 1}, "'minimise' should be true or false, and is 1"),
+        (
+            {"threshold": "small"},
+            "a number up to 1e100 or numbers up to 1e100 by name, and is 'small'",
+        ),
+        ({"threshold": -1.0}, "its objective is wrong: the error threshold must be positive"),
+        ({"wall_s": -1e-9}, "'wall_s' should be a number of 0 or more, and is -1e-09"),
+        ({"command": ["x" * 200]}, "'command' should be a text, and is ['xxx"),
+    ],
+)
+def test_what_is_wrong_is_refused_in_one_line_that_names_it(
+    fields: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.db"
+    create(path, {}).close()
+    with RunFile.open(path) as file:
+        file._write((), fields)
+    with pytest.raises(RunFileError, match=re.escape(message)) as caught:
+        Run.load(path)
+    assert str(caught.value).startswith(f"run file {path}: ")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_another_kernel_or_backend_cannot_go_on_with_a_run() -> None:
+    ours = RunInfo(kernel="axpy", backend="host", seed=0)
+    ours.require_same_run(dataclasses.replace(ours, seed=1), "run.db")
+    for changes in ({"kernel": "gemm"}, {"backend": "cuda"}):
+        with pytest.raises(MptuneError, match=r"^run.db holds a run of .*give another --output$"):
+            ours.require_same_run(dataclasses.replace(ours, **changes), "run.db")
+
+
+def test_the_hash_of_a_template_covers_what_it_includes(tmp_path: Path) -> None:
+    axpy = load_kernel("axpy")
+    (tmp_path / "inner.j2").write_text("// inner")
+    (tmp_path / "outer.cu.j2").write_text("// outer\n{% include 'inner.j2' %}{% include 'absent.j2' %}")
+
+    def kernel(template: str) -> Kernel:
+        return dataclasses.replace(axpy, template=template, path=tmp_path / "axpy.py")
+
+    first = template_hash(kernel("outer.cu.j2"))
+    assert first == template_hash(kernel("outer.cu.j2"))
+    (tmp_path / "inner.j2").write_text("// inside")
+    second = template_hash(kernel("outer.cu.j2"))
+    assert len({first, second, template_hash(kernel("// outer\n")), template_hash(axpy)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, ()),
+        ({"sizes": {"width": 1000}}, ("size width was 101, is 1000",)),
+        (
+            {"versions": {"compiler": "g++ 13"}, "compiler": "g++ 13|-O3"},
+            ("version of compiler was g++ 12, is g++ 13",),
+        ),
+        ({"compiler": "g++ 12|-O2"}, ("compiler, flags or device: -O3 became -O2",)),
+        ({"data_key": "other"}, ("inputs or references changed",)),
+        ({"parameters": (ParameterInfo("a", "ordinal", (1,)),)}, ("parameters and their values changed: a, b",)),
+    ],
+)
+def test_what_changed_since_the_run_began(changes: dict[str, object], said: tuple[str, ...]) -> None:
+    before = RunInfo(
+        sizes={"width": 101},
+        device="one",
+        versions={"compiler": "g++ 12"},
+        compiler="g++ 12|-O3",
+        seed=1,
+        parameters=(ParameterInfo("b", "ordinal", (1,)),),
+        data_key="data",
+    )
+    assert dataclasses.replace(before, **changes).changes_since(before) == said  # type: ignore[arg-type]
+    assert dataclasses.replace(before, **changes).changes_since(RunInfo(seed=None)) == ()  # type: ignore[arg-type]
+
+
+# -- where the time of an application's run went, in documents and tables ----------------------------
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> Path:
+    run = application_run()
+    with create(tmp_path / "heat.db", run) as file:
+        file.add(*run.trials)
+    return tmp_path / "heat.db"
+
+
+@pytest.mark.usefixtures("charts")
+def test_the_parts_of_several_turns_are_mean_shares_of_the_printed_time() -> None:
+    """What took long in one turn alone, here the host's part, is not taken for usual, nor does anything get lost."""
+    turns = [run_trial("fp64", "fp64", steps=100, host_ms=host, time_ms=10.8 + host) for host in (1.0, 1.0, 9.0)]
+    turns = [turn.with_measurement(times_ms=(turn.time_ms,)) for turn in turns]
+    found = together(turns)
+    shares = [turn.metric("host_ms") / turn.time_ms for turn in turns]
+    assert found.time_ms == turns[0].time_ms == 11.8
+    assert host_ms(found) / found.time_ms == pytest.approx(sum(shares) / 3)
+    assert {name: each.launches for name, each in kernel_times(found).items()} == {"step": 100, "norm": 100}
+    # The finals print another time than the median of all launches.
+    printed = found.with_measurement(metrics={**found.measurement.metrics, "time_ms": 20.0})
+    parts = {name: each.time_ms for name, each in kernel_times(printed).items()}
+    assert sum(parts.values()) + host_ms(printed) == pytest.approx(20.0)
+    assert parts["step"] / parts["norm"] == pytest.approx(10 / 0.8)
+
+
+@pytest.mark.usefixtures("charts")
+def test_the_document(run_file: Path) -> None:
+    run = Run.load(run_file)
+    assert run.info.buffers_of("u_type") == ("u", "v")
+    assert run.state.launched == {"step": ("u", "v"), "norm": ("u", "norms")}
+    found = run.summary()
+    assert found["baseline"]["buffers"] == {"u": "fp64", "v": "fp64", "norms": "fp64", "cells": "int32"}
+    assert found["best"]["buffers"]["u"] == "fp32"
+    assert found["baseline"]["kernels"]["norm"] == {"launches": 100, "time_ms": pytest.approx(0.8)}
+    assert found["best"]["kernels"]["step"] == {"launches": 120, "time_ms": pytest.approx(6.0)}
+    assert found["best"]["host_ms"] == 1.0
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    jsonschema.Draft202012Validator(schema("show")).validate(json.loads(json.dumps(found)))
+
+
+@pytest.mark.usefixtures("charts")
+class TestChart:
+    def test_each_kernel_and_the_host_have_their_part_of_both_bars(self) -> None:
+        pytest.importorskip("altair", reason="altair is not installed")
+        (rows,) = plot(application_run(), "kernels").to_dict()["datasets"].values()
+        bars = [(row["trial"].split(",")[0], row["kernel"], row["ms"]) for row in rows]
+        host = "host, between launches"
+        assert bars == [
+            *(("baseline", name, pytest.approx(ms)) for name, ms in (("step", 10), ("norm", 0.8), (host, 1))),
+            *(("winner", name, pytest.approx(ms)) for name, ms in (("step", 6), ("norm", 0.48), (host, 1))),
+        ]
+
+
+# -- what a run has to say beside its winner: the baseline's error, and failures that have a ---------
+
+OWN = load_kernel(Path(__file__).with_name("own_kernel.py"))
+U = 2.0**-53
+
+
+def findings_trial(error: float = 0.0, status: Status = Status.OK, **values: Any) -> Trial:
+    metrics = {"time_ms": 1.0, "error": error, "error.y": error} if status.is_valid else {}
+    return Trial(OWN.configuration(values), status, "", Measurement(metrics))
+
+
+def typed(name: str, error: float, **more: Any) -> Trial:
+    return findings_trial(error, x_type=name, y_type=name, **more)
+
+
+def said(*trials: Trial, kernel: Kernel = OWN) -> list[str]:
+    info = RunInfo(kernel="poly", sizes={"n": 5003}, baseline_values=kernel.baseline_values())
+    return list(findings(Run(info, trials), kernel))
+
+
+# -- the baseline ----------------------------------------------------------------------------------------
+
+
+def test_that_no_baseline_is_right_is_said() -> None:
+    info = RunInfo(sizes={"n": 5003}, baseline_values=OWN.baseline_values(), objective=Objective(threshold=1e-4))
+    wrong = [typed("fp64", 0.5, status=Status.INACCURATE, unroll=unroll) for unroll in (1, 2)]
+    found = list(findings(Run(info, [*wrong, typed("fp32", 1e-6)]), OWN))
+    assert any("no speedup is known: none of the 2 configurations of the widest types" in line for line in found)
+    for trials in (wrong, [*wrong, typed("fp32", 1e-6), typed("fp64", 1e-16, unroll=4)]):
+        assert not any("no speedup" in line for line in findings(Run(info, trials), OWN))
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [
+        (U, 2.0**-24),
+        # Badly conditioned: nothing is left of fp32.
+        (1e8 * U, 0.9),
+        # All data are exact in fp32: what is left are the roundings of a sum.
+        (1000 * U, 1000 * U),
+    ],
+)
+def test_rounding_is_no_news(wide: float, narrow: float) -> None:
+    assert said(typed("fp64", wide), typed("fp32", narrow)) == []
+
+
+@pytest.mark.parametrize(("wide", "narrow"), [(0.5, 0.5), (1e-9, 1e-7)])
+def test_an_error_that_hardly_depends_on_the_type_is_told(wide: float, narrow: float) -> None:
+    (warning,) = said(typed("fp64", wide), typed("fp32", narrow), typed("fp16", 0.6, block=64))
+    assert warning.startswith(
+        f"the baseline's error, {wide:.3g}, is more than rounding in fp64 explains: in fp32 it is"
+    )
+    assert "\n" not in warning
+
+
+# -- failures --------------------------------------------------------------------------------------------
+
+BLOCKS = (32, 64, 128, 256)
+
+
+def crashes(*where: dict[str, Any]) -> list[str]:
+    configurations = [{"block": block, "unroll": unroll} for block in BLOCKS for unroll in (1, 2, 4)]
+    failed = [c for c in configurations if any(all(c[n] == v for n, v in one.items()) for one in where)]
+    return said(*(findings_trial(status=Status.CRASH if c in failed else Status.OK, **c) for c in configurations))
+
+
+def test_a_value_that_all_failures_have_is_named() -> None:
+    (warning,) = crashes({"block": 128})
+    assert warning.startswith("all 3 configurations that ended as crash have block=128, and none of the 9 others has:")
+    (warning,) = crashes({"unroll": 4})
+    assert "have unroll=4, and none" in warning
+
+
+def test_nobody_is_blamed_without_evidence() -> None:
+    assert crashes() == []
+    assert crashes({"block": 128, "unroll": 1}, {"block": 64, "unroll": 2}) == []
+    # Two failures of one value: chance.
+    assert (
+        said(
+            findings_trial(status=Status.CRASH, block=64),
+            findings_trial(status=Status.CRASH, block=64, unroll=2),
+            findings_trial(),
+        )
+        == []
+    )
+    # All of them failed: nothing is known of other values.
+    assert said(*(findings_trial(status=Status.CRASH, block=64, unroll=u) for u in (1, 2, 4))) == []
+
+
+# -- what verification says: the bound of Clopper and Pearson, the words, and errors over ------------
+
+FIELDS = {
+    "kernel": "force",
+    "backend": "host",
+    "device": "one",
+    "sizes": {"n": 1},
+    "metric": "NMAE",
+    "configurations": 3,
+    "strategy": "random",
+    "seed": 0,
+    "objective": "time_ms",
+}
+
+
+def unseen_trial(**metrics: float) -> Trial:
+    given = {"time_ms": 1.0, "error": 1e-5, "log10_error": -5.0, "error.y": 1e-5, **metrics}
+    return Trial(Configuration({"x": 1}), Status.OK, measurement=Measurement(given))
+
+
+def drawn(error: float) -> dict[str, float]:
+    return {"error": error, "log10_error": math.log10(error), "error.y": error}
+
+
+@pytest.mark.parametrize("inputs", [1, 5, 20, 59, 1000, 10_000])
+def test_the_bound_is_the_quantile_of_the_beta_distribution(inputs):
+    for violations in sorted({0, 1, 2, inputs // 3, inputs - 1}):
+        if violations < inputs:
+            expected = beta.ppf(0.95, violations + 1, inputs - violations)
+            assert rate_bound(violations, inputs) == pytest.approx(expected, rel=1e-9)
+    assert rate_bound(inputs, inputs) == 1.0
+
+
+def test_the_bound_covers_the_true_rate_in_at_least_95_percent_of_all_runs():
+    rng = np.random.default_rng(0)
+    for rate, inputs in ((0.01, 20), (0.1, 20), (0.3, 59), (0.5, 7)):
+        counts = rng.binomial(inputs, rate, 20_000)
+        covered = np.array([rate_bound(int(k), inputs) for k in range(inputs + 1)])[counts] >= rate
+        assert covered.mean() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 20_000)
+
+
+def test_the_error_is_the_worst_over_all_draws_and_the_mean_is_kept():
+    objective = Objective(threshold=1e-4)
+    searched = with_draws(unseen_trial(), [drawn(3e-5), drawn(2e-5)])
+    assert searched.error == searched.metric("error.y") == 3e-5
+    assert searched.metric("log10_error") == math.log10(3e-5)
+    assert searched.metric("error_mean") == pytest.approx(2e-5)
+    assert searched.metric("error_draws") == 3
+    assert searched.metric("error_first_draw") == 1e-5
+    assert Verified.of(searched, objective) is None
+    verified = with_draws(searched, [drawn(1e-5), drawn(8e-5)], objective)
+    assert verified.error == 8e-5
+    assert verified.metric("error_draws") == 5
+    assert verified.metric("error_first_draw") == 1e-5
+    assert verified.metric("error_mean") == pytest.approx(3e-5)
+    assert Verified.of(verified, objective) == Verified(2, 0, 8e-5)
+    assert objective.judge(verified).status is Status.OK
+
+
+def test_one_violation_makes_a_trial_fragile_and_the_message_says_by_how_much():
+    objective = Objective(threshold=1e-4)
+    found = objective.judge(with_draws(unseen_trial(), [drawn(2e-5), drawn(1.5e-4)], objective))
+    assert found.status is Status.FRAGILE
+    assert found.is_valid
+    assert not objective.is_feasible(found)
+    assert found.message == "its error is above the threshold on 1 of 2 unseen inputs: up to 0.00015, a factor of 1.5"
+    assert Verified.of(found, objective) == Verified(2, 1, 1.5e-4)
+    # Under a limit that holds it is as good as any other.
+    wider = Objective(threshold=1e-3)
+    assert wider.judge(found).status is Status.OK
+    assert Verified.of(found, wider) == Verified(2, 0, 1.5e-4)
+
+
+def test_what_was_run_on_no_unseen_input_is_not_called_verified(capsys):
+    fields = {**FIELDS, "threshold": 1e-4, "parameters": [{"name": "x", "kind": "ordinal", "values": [1]}]}
+    why = "none could be made: no such file"
+    run = described_run(fields, [unseen_trial()])
+    run = Run(run.info, run.trials, RunState(unverified=why))
+    said = f"NOT verified on any unseen input ({why}): nothing is known of its error beyond the one input of the search"
+    assert verified_text(run, run.trials[0]) == said
+    print_run(run)
+    assert f"best: {said}" in capsys.readouterr().out
+    entry = run.summary()["best"]
+    assert (entry["verified"], entry["not_verified"]) == (None, said)
+    # A trial that was verified later, one that is not feasible, a run that has not come to its end.
+    objective = Objective(threshold=1e-4)
+    assert verified_text(run, with_draws(unseen_trial(), [drawn(1e-5)], objective)).startswith("within")
+    assert verified_text(run, unseen_trial(error=1.0)) == ""
+    assert verified_text(Run(run.info, run.trials), run.trials[0]) == ""
+    assert RunState.from_json(run.state.to_json()) == run.state
+
+
+# -- a run and its progress as a notebook shows them: everything is text, nothing is run -------------
+
+POLY = own_kernel.kernel
+
+
+def cells_of(shown: str) -> str:
+    """Return the text between the tags, a line for each cell."""
+    return html.unescape(re.sub(r"(<[^>]*>\s*)+", "\n", shown))
+
+
+def awkward_run(**settings: Any) -> Run:
+    good = Trial(
+        AWKWARD.configuration({"register": NASTY}), Status.OK, "", Measurement({"time_ms": 2.0, "error": 1e-9})
+    )
+    failed = Trial(AWKWARD.configuration({"x_type": "bf16"}), Status.COMPILE_ERROR, f"<b>{NASTY}</b>")
+    return run_of(AWKWARD, [good, failed], device="<script>alert(1)</script>", **settings)
+
+
+def test_a_run_is_shown_and_everything_in_it_is_text() -> None:
+    shown = awkward_run()._repr_html_()
+    assert {*re.findall(r"<(\w+)", shown)} <= {"p", "strong", "table", "thead", "tbody", "tr", "th", "td"}
+    text = cells_of(shown)
+    assert NASTY in text
+    assert "<script>alert(1)</script>" in text
+    assert f"<b>{NASTY}</b>" in text
+    assert "best, baseline" in text
+    assert "time (ms)\n2\n" in text
+    assert "compile_error\n1" in text
+
+
+class Handle:
+    def __init__(self, shown: list[str]) -> None:
+        self.update = shown.append
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is displayed in a pretended notebook, one after the other in one place."""
+    texts: list[str] = []
+    ipython: Any = types.ModuleType("IPython")
+    ipython.get_ipython = lambda: types.SimpleNamespace(kernel=object())
+    display: Any = types.ModuleType("IPython.display")
+    display.HTML = str
+
+    def show(text: str, display_id: bool) -> Handle:
+        assert display_id
+        texts.append(text)
+        return Handle(texts)
+
+    display.display = show
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    monkeypatch.setattr(notebook, "_REFRESH_S", 0.0)
+    return texts
+
+
+@pytest.fixture(autouse=True)
+def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_devices(monkeypatch, lambda configuration: MadeUp(1.0, 1e-16))
+
+
+OPTIONS: dict[str, Any] = {"backend": "host", "size": "smoke", "strategy": "random", "budget": 3}
+
+
+def test_tuning_in_a_notebook_shows_where_it_stands(shown: list[str]) -> None:
+    run = mptune.tune(POLY, **OPTIONS)
+    assert run.evaluations == 3
+    first, *later, last = [cells_of(text).strip() for text in shown]
+    assert first == "preparing"
+    assert "1/3 evaluations" in later[0]
+    assert "3/3 evaluations" in last
+    assert run.best is not None
+    assert str(run.best.configuration)[:20] in last

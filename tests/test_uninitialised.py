@@ -59,11 +59,6 @@ def test_what_was_never_written_shows(monkeypatch: pytest.MonkeyPatch, backend: 
     assert run(kernel_of(declaration, WHOLLY), backend, "fp32").status is Status.OK
 
 
-@pytest.mark.parametrize("name", few(TYPES[2:], 1))
-def test_it_is_no_number_in_any_type(name: str) -> None:
-    assert run(kernel_of(FIXED, PARTLY), "host", name).status is Status.NON_FINITE
-
-
 def test_threads_that_run_in_a_loop_share_memory_too() -> None:
     assert run(kernel_of(FIXED, PARTLY, barrier=""), "host", "fp32").status is Status.NON_FINITE
     assert run(kernel_of(FIXED, WHOLLY, barrier=""), "host", "fp32").status is Status.OK

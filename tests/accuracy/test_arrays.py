@@ -95,12 +95,6 @@ def test_awkward_data_by_every_metric(name, data):
     assert agree(here, over_there), (here, over_there)
 
 
-def test_a_mean_that_cancels_is_zero_there_too():
-    half = np.random.default_rng(3).standard_normal(5000)
-    reference = np.concatenate([half, -half])
-    assert METRICS["NRMSE"].measure(pair(reference + 1, reference, 997)) == math.inf
-
-
 def test_nothing_is_used_that_a_device_s_namespace_lacks():
     for name in METRICS:
         both(name, [1.0, 2.0, 0.0, 1e308], [1.5, -2.0, 1e-3, -1e308])
@@ -116,15 +110,6 @@ def test_a_rehearsal_finds_the_device_to_agree(name):
 
 
 class TestOutputs:
-    def test_results_are_those_of_the_host(self):
-        rng = np.random.default_rng(0)
-        reference = rng.random((20, 30))
-        output = reference.astype(np.float32)
-        here = evaluate_outputs({"y": output}, {"y": reference}, "NRMSE")
-        over_there = evaluate_outputs({"y": pair(output, reference)}, {"y": reference}, "NRMSE")
-        assert over_there.error == pytest.approx(here.error, rel=1e-12)
-        assert over_there.message == here.message == ""
-
     @pytest.mark.parametrize("bad", [math.nan, math.inf])
     def test_what_is_not_finite_is_counted_and_placed_alike(self, bad):
         reference = np.ones((20, 30))
@@ -136,19 +121,6 @@ class TestOutputs:
         assert over_there.message == here.message
         assert "first at index [3, 4] (of 600)" in over_there.message
         assert str(over_there.error) == str(here.error)
-
-    def test_a_user_s_metric_is_told_apart_and_refuses_them(self):
-        def mine(output, reference):
-            return float(np.abs(output - reference).max())
-
-        with pytest.raises(MetricError, match=r"output 'y': error metric 'mine' is a user's own and needs its arrays"):
-            evaluate_outputs({"y": pair([1.0], [1.0])}, {"y": np.ones(1)}, mine)
-
-    def test_shapes_must_be_the_same(self):
-        with pytest.raises(MetricError, match=r"shape \(2,\) and the reference \(2, 1\)"):
-            pair(np.ones(2), np.ones((2, 1)))
-        with pytest.raises(MetricError, match="no elements"):
-            pair(np.ones((0, 3)), np.ones((0, 3)))
 
     @pytest.mark.parametrize("dtype", ["int64", "uint64", "complex128", "longdouble"])
     def test_what_doubles_do_not_hold_is_not_decoded(self, dtype):
@@ -165,12 +137,3 @@ class TestPoison:
         assert count_unwritten(pair(output, reference, 30)) == 88
         output[:] = 1
         assert count_unwritten(pair(output, reference, 30)) == 0
-
-    @pytest.mark.parametrize("stored", ["int32", "uint16"])
-    def test_an_integer_that_may_be_a_result_counts_as_written(self, stored):
-        output = poisoned((5,), np.dtype(stored))
-        reference = np.array([0, int(output[0]), int(output[0]) + 3, 1, int(output[0])], stored)
-        assert count_unwritten(pair(output, reference)) == 2
-
-    def test_another_nan_is_no_poison(self):
-        assert count_unwritten(pair(np.full(4, np.nan), np.ones(4))) == 0

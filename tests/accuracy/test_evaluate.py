@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import pickle
 
 import ml_dtypes
 import numpy as np
@@ -13,21 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mptune.accuracy import METRICS, AccuracyResult, evaluate_outputs
-from mptune.accuracy.evaluate import first_look, judging
-from mptune.accuracy.pairs import CHUNK
-from mptune.errors import MetricError, ReferenceDataError, UnknownNameError
+from mptune.accuracy.evaluate import first_look, judged, judging, metric_names_by_error, metric_text
+from mptune.accuracy.thresholds import planned_threshold, recorded_metrics, recorded_threshold
+from mptune.errors import MetricError, MptuneError, UnknownNameError
 
 ONE = np.ones(4)
-
-
-def test_the_worst_output_counts():
-    outputs = {"a": ONE + 0.25, "b": ONE + 0.5, "c": ONE}
-    result = evaluate_outputs(outputs, dict.fromkeys("abc", ONE), "MAE")
-    assert result.errors == {"a": 0.25, "b": 0.5, "c": 0.0}
-    assert result.error == 0.5
-    assert result.log10_error == math.log10(0.5)
-    assert not result.non_finite
-    assert result.message == ""
 
 
 @pytest.mark.full
@@ -50,18 +39,6 @@ def test_a_nan_in_any_output_is_never_lost(order):
     assert result.non_finite
     assert "output 'y' has NaN or infinity in 2 elements, first at index [1] (of 4)" in result.message
     assert "output 'z' has NaN or infinity in 1 element, first at index [2] (of 4)" in result.message
-
-
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_a_single_bad_element_of_many_is_found(metric, bad):
-    reference = np.ones((3, CHUNK))
-    output = reference.copy()
-    output[2, 7] = bad
-    result = evaluate_outputs({"y": output}, {"y": reference}, metric)
-    assert result.non_finite == {"y": 1}
-    assert "index [2, 7]" in result.message
-    assert not math.isfinite(result.error)
 
 
 def test_overflow_in_a_stored_type():
@@ -98,29 +75,6 @@ def test_a_metric_that_overlooks_nan_does_not_let_it_pass(bad, expected):
     assert evaluate_outputs({"y": np.ones(2)}, {"y": np.ones(2)}, blind).error == 0
 
 
-@pytest.mark.parametrize(
-    ("metric", "reference", "why"),
-    [
-        ("NRMSE", [2.0, -2.0], "the NRMSE of output 'y' is inf .* the mean of the reference is 0"),
-        ("MRE", [1.0, 0.0], "the reference has a 0 and the output another number there"),
-        ("NMAE", [0.0, 0.0], "the reference is 0 everywhere"),
-    ],
-)
-def test_an_infinite_error_of_finite_outputs_is_explained(metric, reference, why):
-    result = evaluate_outputs({"y": np.ones(2)}, {"y": np.array(reference)}, metric)
-    assert result.error == math.inf
-    assert not result.non_finite
-    assert result.message
-    with pytest.raises(AssertionError, match=why):
-        raise AssertionError(result.message)
-
-
-def test_a_custom_metric_that_gives_nan_is_explained():
-    result = evaluate_outputs({"y": ONE}, {"y": ONE}, lambda output, reference: math.nan)
-    assert math.isnan(result.error)
-    assert "is nan but the output is finite" in result.message
-
-
 def test_a_metric_for_each_output():
     outputs = {"a": ONE + 1, "b": ONE + 1}
     references = {"a": ONE, "b": ONE * 2}
@@ -130,36 +84,6 @@ def test_a_metric_for_each_output():
         evaluate_outputs(outputs, references, {"a": "MAE", "b": "MAE", "c": "MAE"})
     with pytest.raises(MetricError, match="output 'b' has no error metric"):
         evaluate_outputs(outputs, references, {"a": "MAE"})
-
-
-def test_outputs_and_references_must_have_the_same_names():
-    with pytest.raises(ReferenceDataError, match="outputs a, b and references a do not match"):
-        evaluate_outputs({"a": ONE, "b": ONE}, {"a": ONE}, "MAE")
-    with pytest.raises(ReferenceDataError, match="outputs a and references a, b do not match"):
-        evaluate_outputs({"a": ONE}, {"a": ONE, "b": ONE}, "MAE")
-    with pytest.raises(MetricError, match="no output"):
-        evaluate_outputs({}, {}, "MAE")
-
-
-def test_errors_name_the_output():
-    with pytest.raises(MetricError, match=r"output 'y': the output has shape \(4,\) and the reference \(4, 1\)"):
-        evaluate_outputs({"y": ONE}, {"y": ONE[:, None]}, "MAE")
-    with pytest.raises(MetricError, match="output 'y': MALE is not defined for negative data"):
-        evaluate_outputs({"y": -ONE}, {"y": ONE}, "MALE")
-
-
-def test_no_error_has_minus_infinite_logarithm():
-    assert evaluate_outputs({"y": ONE}, {"y": ONE}, "NRMSE").log10_error == -math.inf
-    assert AccuracyResult({"y": math.inf}).log10_error == math.inf
-
-
-def test_results_are_immutable_and_survive_pickling():
-    result = evaluate_outputs({"y": ONE * math.nan}, {"y": ONE}, "MAE")
-    copy = pickle.loads(pickle.dumps(result))
-    assert math.isnan(copy.error)
-    assert (copy.non_finite, copy.message) == (result.non_finite, result.message)
-    with pytest.raises(TypeError):
-        result.errors["y"] = 0.0
 
 
 # -- before anything runs ----------------------------------------------------------------------
@@ -190,16 +114,6 @@ def test_a_mean_near_zero_is_said_with_what_suits():
         looked("NRMSE", np.array([1.0, -1.0]))
 
 
-@pytest.mark.parametrize("metric", ["NRMSE", "NMAE", "RMSE", "MRE", "NRMSE over rows max"])
-def test_data_with_a_mean_need_no_hint(metric):
-    rng = np.random.default_rng(0)
-    assert looked(metric, 0.2 + rng.standard_normal((50, 40))) == () or metric == "NRMSE over rows max"
-    assert looked(metric, rng.lognormal(0.0, 3.0, (50, 40))) == ()
-    assert looked(metric, np.zeros((5, 4))) == ()
-    assert looked(metric, np.ones((5, 4), dtype=np.int32)) == ()
-    assert looked(metric, np.full((5, 4), 1e300)) == ()
-
-
 def test_a_user_s_metric_is_tried_before_anything_runs():
     seen = []
 
@@ -213,9 +127,115 @@ def test_a_user_s_metric_is_tried_before_anything_runs():
     assert looked(lambda output, reference: 0.0, np.ones(4, dtype=np.int32)) == ()
 
 
-def test_what_there_is_no_memory_to_try_is_left_to_the_trials(monkeypatch):
-    def full(*_, **__):
-        raise MemoryError
+# -- thresholds by metric: which errors they make measured, under which names, and what is -----------
 
-    monkeypatch.setattr("mptune.accuracy.evaluate._near_zero", full)
-    assert looked("NRMSE", np.array([1.0, -1.0])) == ()
+OUTPUTS = ["y", "z"]
+
+
+def planned(threshold, metrics="NRMSE", *, is_own=True, outputs=OUTPUTS):
+    """The metrics by the names of their errors, and the thresholds."""
+    found, limits = planned_threshold(threshold, outputs, metrics, is_own=is_own)
+    return {name: metric.name for name, (_, metric) in judged(outputs, found).items()}, limits
+
+
+def test_a_metric_for_all_outputs_replaces_the_kernel_s_own():
+    names, limits = planned({"NRMSE over rows": 1e-3, "max abs": 0.1})
+    assert limits == {"NRMSE_rows_max": 1e-3, "MaxAE": 0.1}
+    rows = "NRMSE over rows max"
+    assert names == {"y": rows, "z": rows, "NRMSE_rows_max": rows, "MaxAE": "MaxAE"}
+
+
+def test_but_not_one_that_is_asked_for_or_has_a_threshold():
+    assert planned({"MaxAE": 0.1}, "MRE", is_own=False)[0] == {"y": "MRE", "z": "MRE", "MaxAE": "MaxAE"}
+    names, limits = planned({"y": 1e-4, "MaxAE": 0.1})
+    assert names == {"y": "NRMSE", "z": "NRMSE", "MaxAE": "MaxAE"}
+    assert limits == {"y": 1e-4, "MaxAE": 0.1}
+    names, limits = planned({"": 1e-4, "MaxAE": 0.1})
+    assert names == {"y": "NRMSE", "z": "NRMSE", "NRMSE": "NRMSE", "MaxAE": "MaxAE"}
+    assert limits == {"NRMSE": 1e-4, "MaxAE": 0.1}
+
+
+def test_a_number_beside_outputs_is_for_each_of_the_others():
+    outputs = ["u", "v", "div"]
+    metrics = {"u": "MAE", "v": "MRE", "div": "MaxAE"}
+    found, limits = planned_threshold({"": 1e-4, "div": 1e-3}, outputs, metrics, is_own=True)
+    assert found is metrics
+    assert limits == {"u": 1e-4, "v": 1e-4, "div": 1e-3}
+    assert planned({"": 1e-4, "y": 1e-3, "y.MaxAE": 0.1})[1] == {"z": 1e-4, "y": 1e-3, "y.MaxAE": 0.1}
+    with pytest.raises(MptuneError, match=r"threshold 0\.0001 .* each \(y, z\) has its own"):
+        planned({"": 1e-4, "y": 1e-3, "z": 1.0})
+
+
+def own(output, reference):
+    return 0.0
+
+
+def test_a_kernel_s_further_metrics_have_thresholds_by_their_names():
+    assert set(judged(OUTPUTS, ["NRMSE", own, "MaxAE over rows"])) == {"y", "z", "own", "MaxAE_rows_max"}
+    assert set(judged(OUTPUTS, {"y": ["NRMSE", own], "z": "MAE"})) == {"y", "z", "y.own"}
+    names, limits = planned({"own": 0.5}, ["NRMSE", own])
+    assert (names["y"], names["own"], limits) == ("own", "own", {"own": 0.5})
+    # Its own metric leads if that has one, whatever the order.
+    names, limits = planned({"own": 0.5, "NRMSE": 1e-4}, ["NRMSE", own])
+    assert (names["y"], limits) == ("NRMSE", {"own": 0.5, "NRMSE": 1e-4})
+    assert planned({"MaxAE": 0.1, "own": 0.5}, ["NRMSE", own])[0]["y"] == "MaxAE"
+    names, limits = planned({"y.own": 0.5}, {"y": ["NRMSE", own], "z": "MAE"})
+    assert (names["y"], names["y.own"], limits) == ("NRMSE", "own", {"y.own": 0.5})
+    with pytest.raises(MetricError, match="empty list"):
+        judged(OUTPUTS, [])
+
+
+@pytest.mark.parametrize(
+    ("threshold", "message"),
+    [
+        ({"NRSME": 1.0}, "output or error metric in the error threshold: 'NRSME'; did you mean 'NRMSE'"),
+        ({"out_u": 1.0}, "output or error metric in the error threshold: 'out_u' (valid: y, z, "),
+        ({"x.MaxAE": 1.0}, "output in the error threshold 'x.MaxAE': 'x'"),
+        ({"MaxAE": 1.0, "max abs": 2.0}, "the error 'MaxAE' has two thresholds"),
+    ],
+)
+def test_what_is_no_name_is_one_clear_line(threshold, message):
+    with pytest.raises(MptuneError) as error:
+        planned(threshold)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+NAMES = ("time_ms", "error", "error.y", "error.z", "error.NRMSE_rows_max", "error.y.MaxAE", "error_mean")
+FURTHER = {"y": "NRMSE", "z": "NRMSE", "NRMSE_rows_max": "NRMSE over rows max", "y.MaxAE": "MaxAE"}
+
+
+@pytest.mark.parametrize(
+    ("threshold", "found"),
+    [
+        ({"NRMSE over rows": 1e-3}, {"NRMSE_rows_max": 1e-3}),
+        ({"NRMSE_rows_max": 1e-3, "y.max abs": 2.0}, {"NRMSE_rows_max": 1e-3, "y.MaxAE": 2.0}),
+        ({"NRMSE": 1e-3}, 1e-3),
+        ({"": 1e-3, "y.MaxAE": 2.0}, {"": 1e-3, "y.MaxAE": 2.0}),
+        ({"z.NRMSE": 1e-3}, {"z": 1e-3}),
+        ({"": 1e-4, "z": 1e-3}, {"y": 1e-4, "z": 1e-3}),
+        ({"": 1e-4, "NRMSE_rows_max": 1e-3}, {"": 1e-4, "NRMSE_rows_max": 1e-3}),
+    ],
+)
+def test_recorded_errors_are_found_by_any_spelling(threshold, found):
+    assert recorded_threshold(threshold, NAMES, "NRMSE", FURTHER) == found
+
+
+@pytest.mark.parametrize(
+    ("threshold", "metrics"),
+    [
+        (1e-3, "NRMSE"),
+        (1e-3, ["NRMSE over rows", own]),
+        (1e-3, {"y": "MAE", "z": "MaxRE over block 4 0.5"}),
+        ({"MaxAE": 1.0, "z.own": 2.0}, {"y": "MAE", "z": ["MRE", own]}),
+    ],
+)
+def test_a_run_s_metrics_are_found_again_by_what_it_recorded(threshold, metrics):
+    measured, _ = planned_threshold(threshold, OUTPUTS, metrics, is_own=True)
+    told = metric_text(OUTPUTS, measured), metric_names_by_error(OUTPUTS, measured)
+    found = recorded_metrics(*told, OUTPUTS, metrics)
+    assert (metric_text(OUTPUTS, found), metric_names_by_error(OUTPUTS, found)) == told
+    assert (found is metrics) == (measured is metrics)
+    assert metric_text(OUTPUTS, recorded_metrics("MaxAE", {}, OUTPUTS, metrics)) == "MaxAE"
+    with pytest.raises(UnknownNameError):
+        recorded_metrics("nobody's", {}, OUTPUTS, metrics)

@@ -84,14 +84,6 @@ def pairs_of(elements):
 
 
 @pytest.mark.parametrize("name", defined_by_formula)
-@given(pair=pairs_of(moderate))
-@settings(max_examples=30)
-def test_metrics_are_what_they_are_defined_as(name, pair):
-    output, reference = map(np.abs, pair) if name in LOGARITHMIC else pair
-    assert close(METRICS[name](output, reference), exact(name, output, reference))
-
-
-@pytest.mark.parametrize("name", defined_by_formula)
 @given(pair=pairs_of(wide_range))
 @settings(max_examples=30)
 def test_squares_may_over_and_underflow(name, pair):
@@ -125,12 +117,6 @@ def test_complex_data_use_the_modulus_of_the_difference(pair, random):
             assert close(METRICS[name](output, reference), exact(name, output, reference))
 
 
-def test_the_imaginary_part_is_not_lost():
-    reference = np.array([1.0, 2.0])
-    assert METRICS["MaxAE"](reference + 3j, reference) == 3
-    assert METRICS["MaxAE"](np.float64(1.0), np.complex64(1 + 2j)) == 2
-
-
 @given(pairs_of(moderate), st.sampled_from([n for n in METRICS if n not in LOGARITHMIC]))
 @settings(max_examples=40)
 def test_negating_the_data_changes_nothing(pair, name):
@@ -139,16 +125,6 @@ def test_negating_the_data_changes_nothing(pair, name):
 
 
 # -- overflow, underflow, cancellation ---------------------------------------------------------
-
-
-@pytest.mark.parametrize("magnitude", [1e200, 1e300, 1e-200, 1e-300, 1e-310])
-def test_squares_that_leave_the_range_are_scaled(magnitude):
-    reference = magnitude * np.array([1.0, 2.0, 4.0])
-    output = reference + magnitude * np.array([3.0, 0.0, -1.0])
-    assert METRICS["RMSE"](output, reference) == pytest.approx(magnitude * math.sqrt(10 / 3), rel=1e-12)
-    assert METRICS["NRMSE"](output, reference) == pytest.approx(math.sqrt(10 / 3) * 3 / 7, rel=1e-12)
-    expected = magnitude**2 * 10 / 3 if magnitude < 1 else math.inf
-    assert METRICS["MSE"](output, reference) == expected
 
 
 def test_what_overflows_is_infinite():
@@ -184,16 +160,6 @@ def test_a_mean_that_cancels_is_zero_or_known_to_some_digits():
 
 
 # -- NaN and infinity --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", METRICS)
-@pytest.mark.parametrize("other", [0.0, 1.0, math.inf])
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_nan_in_the_output_is_the_result(name, other, place):
-    output = np.array([other, 2.0, 3.0])
-    output[place] = math.nan
-    for repeats in (1, CHUNK):
-        assert math.isnan(METRICS[name](np.tile(output, repeats), np.tile([0.0, 1.0, 3.0], repeats)))
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -234,33 +200,6 @@ def test_equal_infinities_are_no_error_and_no_normaliser(name):
         assert found == pytest.approx(finite * math.sqrt(2 / 5))
 
 
-# -- zeros -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", METRICS)
-@pytest.mark.parametrize("output", [[0.0, 1.0, 0.0], [-0.0, 1.0, 0.0], [0, 1, 0]])
-def test_equal_zeros_are_no_error(name, output):
-    assert METRICS[name](output, [0.0, 1.0, -0.0]) == 0
-
-
-@pytest.mark.parametrize("name", [*RELATIVE, "MALE"])
-def test_a_relative_error_against_zero_is_infinite(name):
-    assert METRICS[name]([1.0, 1e-300], [1.0, 0.0]) == math.inf
-
-
-def test_zero_output_against_a_value():
-    assert METRICS["MALE"]([0.0, 1.0], [1.0, 1.0]) == math.inf
-    assert METRICS["MRE"]([0.0, 1.0], [1.0, 1.0]) == 0.5
-
-
-def test_a_normaliser_of_zero():
-    assert METRICS["NRMSE"]([1.0, -1.0], [2.0, -2.0]) == math.inf
-    assert METRICS["NRMSE"]([2.0, -2.0], [2.0, -2.0]) == 0
-    assert METRICS["NMAE"]([1.0, 0.0], [0.0, 0.0]) == math.inf
-    assert METRICS["NMAE"]([0.0, 0.0], [0.0, 0.0]) == 0
-    assert METRICS["NRMSE"]([-1.0, -3.0], [-2.0, -2.0]) == 0.5  # |mean|: an error is never negative
-
-
 # -- logarithms --------------------------------------------------------------------------------
 
 
@@ -281,17 +220,6 @@ def test_a_nan_counts_for_more_than_a_negative_output(name, place):
     output[CHUNK // 2] = -1
     output[place] = math.nan
     assert math.isnan(METRICS[name](output, np.ones(2 * CHUNK)))
-
-
-def test_negative_zero_is_not_negative():
-    assert METRICS["MALE"]([-0.0], [0.0]) == 0
-    assert METRICS["RMSLE"]([-0.0], [math.e - 1]) == pytest.approx(1)
-
-
-def test_logarithms_of_far_apart_values():
-    assert METRICS["MALE"]([1e300], [1e-300]) == pytest.approx(600 * math.log(10), rel=1e-14)
-    assert METRICS["MALE"]([1e-20], [1.0]) == pytest.approx(20 * math.log(10), rel=1e-14)
-    assert METRICS["RMSLE"]([1e-20], [1e20]) == pytest.approx(20 * math.log(10), rel=1e-14)
 
 
 # -- ULP ---------------------------------------------------------------------------------------
@@ -365,39 +293,6 @@ def test_what_is_not_a_number_is_refused(dtype):
         METRICS["MAE"](np.zeros(2), array)
 
 
-@pytest.mark.parametrize("name", METRICS)
-@pytest.mark.parametrize(("a", "b"), [((4,), (4, 1)), ((4,), (1,)), ((2, 2), (4,)), ((), (1,)), ((2, 3), (3, 2))])
-def test_nothing_broadcasts(name, a, b):
-    with pytest.raises(MetricError, match="shape") as caught:
-        METRICS[name](np.ones(a), np.ones(b))
-    assert str(a) in str(caught.value)
-    assert str(b) in str(caught.value)
-
-
-@pytest.mark.parametrize("name", METRICS)
-def test_empty_arrays_have_no_error(name):
-    with pytest.raises(MetricError, match="no elements"):
-        METRICS[name](np.ones((0, 3)), np.ones((0, 3)))
-
-
-@pytest.mark.parametrize("name", METRICS)
-def test_memory_order_does_not_matter(name):
-    rng = np.random.default_rng(11)
-    reference = rng.random((150, 201))
-    output = reference + 1e-3 * rng.random((150, 201))
-    expected = METRICS[name](output, reference)
-    awkward = np.zeros((300, 402))[::2, ::2]
-    awkward[...] = output
-    for other in (np.asfortranarray(output), awkward, output[:, ::-1][:, ::-1]):
-        assert METRICS[name](other, reference) == pytest.approx(expected, rel=1e-14)
-    reference[140, 7] = reference[2, 200] = math.nan
-    expected = METRICS[name](output, reference)
-    assert METRICS[name](np.asfortranarray(output), np.asfortranarray(reference)) == pytest.approx(expected, rel=1e-14)
-    reference[140, 7] = reference[2, 200] = 0
-    output[3, 5] = reference[3, 5] + 9
-    assert METRICS["MaxAE"](np.asfortranarray(output), reference) == 9
-
-
 @pytest.mark.parametrize("shape", [(2, CHUNK + 7), (CHUNK + 7, 2), (3, 50, 201), (50, 3, 2, 101)])
 def test_elements_have_their_places_in_any_memory_order(shape):
     reference = np.random.default_rng(3).random(shape)
@@ -433,16 +328,6 @@ def test_the_arrays_are_never_copied_as_a_whole(name, dtype):
     assert peak < 2_000_000  # ten chunks of 16-byte elements; a copy as double takes 4.8 MB
 
 
-def test_the_data_are_not_changed():
-    output, reference = np.linspace(-3, 5, 999), np.linspace(-2, 5, 999)
-    before = output.copy(), reference.copy()
-    for name in METRICS:
-        if name not in LOGARITHMIC:
-            METRICS[name](output, reference)
-    assert (output == before[0]).all()
-    assert (reference == before[1]).all()
-
-
 # -- names and callables -----------------------------------------------------------------------
 
 
@@ -450,23 +335,13 @@ def test_the_data_are_not_changed():
     ("name", "canonical"),
     [
         *((name.lower(), name) for name in METRICS),
-        ("Max_Abs", "MaxAE"),
         ("max absolute", "MaxAE"),
-        ("max-rel", "MaxRE"),
-        ("ulps", "ULP"),
         ("normalized root-mean squared error", "NRMSE"),
     ],
 )
 def test_names_and_aliases(name, canonical):
     assert resolve(name) is METRICS[canonical]
     assert resolve(METRICS[canonical]) is METRICS[canonical]
-
-
-def test_an_unknown_metric_suggests_the_nearest():
-    with pytest.raises(UnknownNameError, match=r"'NRMS'; did you mean 'NRMSE'\?.*MALE"):
-        resolve("NRMS")
-    with pytest.raises(MetricError, match="a name or a callable"):
-        resolve(3)
 
 
 def test_third_parties_add_metrics_by_entry_points(monkeypatch):
@@ -513,19 +388,8 @@ def test_a_callable_is_given_double_precision_and_cannot_change_the_data():
         (lambda y, r: "many", "one real number"),
         (lambda y, r: 10**400, "one real number"),
         (lambda y, r: sys.exit(3), r"failed: SystemExit: 3 \(test_metrics.py:"),
-        (lambda y, r: y, "one real number"),
-        (lambda y, r: None, "one real number"),
-        (lambda y, r: 1j, "one real number"),
-        (lambda y, r: "0", "gave '0'; it must give one real number"),
-        (lambda y, r: b"0", "one real number"),
         (lambda y, r: False, "gave False; it must give one real number"),
-        (lambda y, r: np.bool_(False), "one real number"),
-        (lambda y, r: np.zeros(2), "one real number"),
         (lambda y, r: np.zeros(1), "one real number"),
-        (lambda y, r: [0.0], "one real number"),
-        (lambda y, r: (0.0, 0.0), "one real number"),
-        (lambda y, r: np.array("0"), "one real number"),
-        (lambda y, r: np.complex128(0), "one real number"),
         (lambda y, r: -1.0, "at least 0"),
         (lambda y, r: y[10], "IndexError"),
         (lambda y: 0.0, "does not accept the arguments"),
@@ -534,42 +398,6 @@ def test_a_callable_is_given_double_precision_and_cannot_change_the_data():
 def test_a_callable_that_gives_no_error_is_refused(function, message):
     with pytest.raises(MetricError, match=message):
         resolve(function)(np.ones(3), np.ones(3))
-
-
-@pytest.mark.parametrize(
-    "value", [0, 1, 0.5, np.float16(0.5), np.int8(1), np.array(0.5), np.float64(0.5), ml_dtypes.bfloat16(0.5)]
-)
-def test_any_real_number_is_an_error(value):
-    assert resolve(lambda y, r: value)(np.ones(3), np.ones(3)) == float(value)
-
-
-def test_a_callable_s_nan_is_no_small_error():
-    error = resolve(lambda y, r: np.float32("nan"))(np.ones(3), np.ones(3))
-    assert math.isnan(error)
-    assert evaluate_outputs({"y": np.ones(3)}, {"y": np.ones(3)}, lambda y, r: math.nan).is_nan
-
-
-def test_a_callable_s_own_refusal_is_passed_on():
-    def careful(output, reference):
-        raise MetricError("weights do not add up")
-
-    with pytest.raises(MetricError, match=r"^weights do not add up$"):
-        resolve(careful)(np.ones(2), np.ones(2))
-
-
-@pytest.mark.parametrize("metric", METRICS.values(), ids=str)
-def test_metrics_survive_pickling(metric):
-    copy = pickle.loads(pickle.dumps(metric))
-    assert copy == metric
-    assert copy([1.0, 2.0], [1.0, 3.0]) == metric([1.0, 2.0], [1.0, 3.0])
-
-
-def test_a_version_is_kept_as_text() -> None:
-    def worst(_output: object, _reference: object) -> float:
-        return 0.0
-
-    worst.version = 2  # type: ignore[attr-defined]
-    assert resolve(worst).version == "2"
 
 
 # -- tolerances ----------------------------------------------------------------------------------

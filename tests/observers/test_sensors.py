@@ -62,13 +62,6 @@ def test_clocks_and_temperature_as_far_as_the_device_tells(library, sensors, cha
     assert {metric: read() for metric, read in clock_readers(sensors, BUS).items()} == found
 
 
-def test_the_device_is_found_by_its_bus(library):
-    module = library("nvml")
-    energy_source("nvml", BUS).read()
-    assert ("nvmlDeviceGetHandleByPciBusId", BUS) in module.calls
-    assert ("nvmlDeviceGetTotalEnergyConsumption", f"handle {BUS}") in module.calls
-
-
 @pytest.mark.parametrize(
     ("sensors", "changes", "message"),
     [
@@ -78,7 +71,6 @@ def test_the_device_is_found_by_its_bus(library):
             "does not report this through NVML: Not Supported",
         ),
         ("nvml", {"nvmlInit": "Driver Not Loaded"}, r"a part of the NVIDIA driver\) cannot .*Driver Not Loaded"),
-        ("nvml", {"nvmlDeviceGetHandleByPciBusId": "Not Found"}, r"a part of the NVIDIA driver\) cannot .*Not Found"),
         (
             "amd-smi",
             {"amdsmi_get_energy_count": "NOT_SUPPORTED", "amdsmi_get_power_info": {"socket_power": "N/A"}},
@@ -89,19 +81,6 @@ def test_the_device_is_found_by_its_bus(library):
 )
 def test_what_cannot_be_read_says_why(library, sensors, changes, message):
     library(sensors, **changes)
-    with pytest.raises(ObserverUnavailableError, match=message):
-        energy_source(sensors, BUS)
-
-
-@pytest.mark.parametrize(
-    ("sensors", "message"),
-    [
-        ("nvml", r'not installed: pip install "mptune\[cuda\]"'),
-        ("amd-smi", r'pip install "mptune\[hip\]", and install ROCm'),
-    ],
-)
-def test_a_library_that_is_missing(monkeypatch, sensors, message):
-    monkeypatch.setitem(sys.modules, LIBRARIES[sensors][0], None)
     with pytest.raises(ObserverUnavailableError, match=message):
         energy_source(sensors, BUS)
 
@@ -151,12 +130,6 @@ class TestEnergyOfTheProcessor:
             total += grown_uj
             assert read() == pytest.approx(total * 1e-6)
 
-    @pytest.mark.parametrize("domains", [{}, {"intel-rapl:0": ("psys", 1, 2)}, {"dtpm:0": ("package-0", 1, 2)}])
-    def test_none(self, tmp_path, domains):
-        fake_devices.powercap(tmp_path, domains)
-        with pytest.raises(ObserverUnavailableError, match=r"no energy counter .* intel_rapl_msr"):
-            processor_energy(tmp_path)
-
     def test_not_permitted(self, tmp_path, monkeypatch):
         root = fake_devices.powercap(tmp_path, {"intel-rapl:0": ("package-0", 1, 2)})
         if os.geteuid():
@@ -191,22 +164,3 @@ class TestClocksOfTheProcessor:
         assert found == {"clock_mhz": pytest.approx(3400), "temperature_c": pytest.approx(54.5)}
         (tmp_path / "class/hwmon/hwmon1/temp1_input").write_text("unknown")
         assert list(processor_clocks(tmp_path)) == ["clock_mhz"]
-
-    def test_a_machine_that_shows_nothing(self, tmp_path):
-        with pytest.raises(ObserverUnavailableError, match="the processor's clock cannot be read"):
-            processor_clocks(tmp_path)
-
-
-def test_a_device_nothing_is_known_of():
-    with pytest.raises(
-        ObserverUnavailableError, match=r"the energy of this device cannot be read; supported are processors, and GPU"
-    ):
-        energy_source("")
-    with pytest.raises(ObserverUnavailableError, match="the clocks of this device cannot be read"):
-        clock_readers("")
-
-
-@pytest.mark.parametrize(("sensors", "library"), [("nvml", "NVML"), ("amd-smi", "AMD SMI")])
-def test_a_gpu_whose_driver_does_not_say_where_it_is(sensors, library):
-    with pytest.raises(ObserverUnavailableError, match=f"the device.s PCI bus id, which {library} needs"):
-        energy_source(sensors)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from application_trials import application_run
 from described import described_run
-from reported_runs import HOSTILE, hostile_run, large_run, run_of, small_run, timing_run, valid
+from reported_runs import HOSTILE, hostile_run, large_run, run_of, small_run, timing_run
 
 from mptune.run import Run
 from mptune.show import write_report
@@ -113,15 +113,6 @@ def test_nothing_in_a_run_runs(show: Open, tab: Tab) -> None:
     tab.complaints.clear()
 
 
-def test_the_verdict_comes_first_and_the_charts_are_drawn(show: Open) -> None:
-    run = small_run()
-    page = show(run)
-    assert run.best is not None
-    assert run.speedup_text(run.best) in page.inner_text("section > p >> nth=0")
-    assert page.locator(".chart svg").count() >= 4
-    assert page.locator(".chart h3").count() == 0
-
-
 def test_sorting_and_filtering(show: Open) -> None:
     page = show(small_run())
     assert rows(page) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
@@ -164,19 +155,6 @@ def test_chart_and_table_choose_the_same_trial(show: Open) -> None:
     assert faint.count() >= 4
 
 
-def test_an_area_of_the_front_lists_its_trials(show: Open) -> None:
-    page = show(small_run())
-    page.locator(".chart svg >> nth=0").scroll_into_view_if_needed()
-    box = page.locator(".chart svg >> nth=0").bounding_box()
-    x, y = box["x"] + 0.5 * box["width"], box["y"] + 0.2 * box["height"]
-    page.mouse.move(x, y)
-    page.mouse.down()
-    page.mouse.move(x + 0.4 * box["width"], y + 0.4 * box["height"], steps=5)
-    page.mouse.up()
-    page.locator(".said:not(:text-is('9 of 9 trials'))").wait_for()
-    assert 0 < len(rows(page)) < 9
-
-
 def test_ten_thousand_trials_stay_light(show: Open, tmp_path: Path) -> None:
     page = show(large_run())
     assert (tmp_path / "report.html").stat().st_size < 6_000_000
@@ -185,12 +163,3 @@ def test_ten_thousand_trials_stay_light(show: Open, tmp_path: Path) -> None:
     assert len(rows(page)) == 400
     page.fill("input", "trial>9990")
     assert rows(page) == list(range(9991, 10_001))
-
-
-def test_runs_beside_one_another(show: Open) -> None:
-    page = show(small_run(), run_of(valid("fp64", 32, 9.0, 1e-16), valid("fp32", 32, 3.0, 1e-7), device="a GPU"))
-    assert page.locator(".runs tbody tr").count() == 2
-    assert page.locator("#shared svg.marks").count() == 1
-    assert page.locator("section").count() == 2
-    page.click(".runs a >> nth=1")
-    assert page.evaluate("location.hash") == "#run-2"

@@ -9,17 +9,21 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
+import own_kernel
 import pytest
 from application_trials import application_run
 from described import described_run
-from reported_runs import HOSTILE, run_of, small_run, timing_run, trial, valid
+from reported_runs import HOSTILE, hostile_run, run_of, settings, small_run, stored, timing_run, trial, valid
 
-from mptune.errors import PlotError, UnknownNameError
+from mptune.errors import MptuneError, PlotError, UnknownNameError
+from mptune.explanation import explanation_of
+from mptune.kernel import Sizes
 from mptune.results.trial import Measurement, Status, Trial
-from mptune.run import Run
-from mptune.show import APPLICATION_KINDS, KINDS, SUFFIXES, map_of, plot, save
+from mptune.run import Run, json_document
+from mptune.show import APPLICATION_KINDS, KINDS, SUFFIXES, plot, report_document, save, write_report
 from mptune.space.configuration import Configuration
+from mptune.tuning.tuning import rendered_sources
+from tests.tiers import few
 
 DRAWN = (*KINDS, "kernels")
 
@@ -51,30 +55,6 @@ def titles(chart: Any) -> set[str]:
     return {title for title in found if isinstance(title, str)}
 
 
-def ranked_run(count: int = 60) -> Run:
-    """Return a run in which the block size decides most, and unrolling nothing."""
-    rng = np.random.default_rng(0)
-    trials = [
-        Trial(
-            Configuration({"x_type": x_type, "block": block, "unroll": bool(i % 2)}),
-            Status.OK,
-            "",
-            Measurement(
-                {"time_ms": 400 / block * (2 if x_type == "fp64" else 1) * rng.uniform(0.99, 1.01), "error": 1e-9}
-            ),
-        )
-        for i in range(2)
-        for x_type, factor in (("fp64", 2), ("fp32", 1), ("fp16", 1))
-        for block in (32, 64, 128, 256, 512, 1024, 2048)[: count // 6]
-    ]
-    parameters = [
-        {"name": "x_type", "kind": "precision", "values": ["fp64", "fp32", "fp16"]},
-        {"name": "block", "kind": "ordinal", "values": [32, 64, 128, 256, 512, 1024, 2048]},
-        {"name": "unroll", "kind": "boolean", "values": [False, True]},
-    ]
-    return run_of(*trials, parameters=parameters)
-
-
 @pytest.mark.parametrize("kind", DRAWN)
 def test_every_kind_is_written_in_every_format(kind: str, tmp_path: Path) -> None:
     chart = plot(run_for(kind), kind)
@@ -83,19 +63,6 @@ def test_every_kind_is_written_in_every_format(kind: str, tmp_path: Path) -> Non
     assert files[".pdf"].startswith(b"%PDF")
     assert ElementTree.fromstring(files[".svg"]).tag.endswith("svg")
     assert b"vegaEmbed" in files[".html"]
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("kind", DRAWN)
-def test_a_chart_is_the_same_each_time(kind: str, tmp_path: Path) -> None:
-    one, other = (save(plot(run_for(kind), kind), tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
-    assert one == other
-
-
-@pytest.mark.parametrize("width", ["column", "page", "screen"])
-def test_the_whole_front_is_as_wide_as_it_should_be(width: str, tmp_path: Path) -> None:
-    svg = ElementTree.parse(save(plot(small_run(), width=width), tmp_path / "a.svg")).getroot()
-    assert float(svg.get("width", "0")) == pytest.approx({"column": 252, "page": 516, "screen": 640}[width], abs=15)
 
 
 def test_the_front_names_metrics_threshold_baseline_and_winner() -> None:
@@ -115,22 +82,6 @@ def test_the_front_names_metrics_threshold_baseline_and_winner() -> None:
     assert "threshold 1e-06" in json.dumps(plot(run, max_error=1e-6).to_dict())
 
 
-def test_where_nothing_is_feasible_the_closest_is_marked() -> None:
-    nothing = ranked_run()
-    chart = plot(nothing, max_error=1e-12)
-    assert [row["what"] for row in rows_of(chart) if row.get("what") in ("winner", "closest", "tied")] == ["closest"]
-
-
-def test_values_stand_in_the_order_of_the_parameter() -> None:
-    rows = [row for row in rows_of(plot(ranked_run(), "parameters")) if "q50" in row and row["parameter"] == "block"]
-    in_order = sorted(rows, key=lambda row: row["place"])
-    assert [row["value"] for row in in_order] == ["32", "64", "128", "256", "512", "1024", "2048"]
-
-
-def test_other_metrics_have_units() -> None:
-    assert {"memory (MB)", "time (ms)"} <= titles(plot(small_run(), metrics=("time_ms", "memory_bytes")))
-
-
 def test_progress_shows_every_trial_and_the_best_so_far() -> None:
     run = small_run()
     rows = rows_of(plot(run, "progress"))
@@ -141,23 +92,6 @@ def test_progress_shows_every_trial_and_the_best_so_far() -> None:
     (baseline,) = (row["y"] for row in rows if row.get("line") == "baseline")
     assert baseline == 6
     assert "speedup over the baseline" in titles(plot(run, "progress"))
-
-
-@pytest.mark.full
-def test_parameters_are_ranked() -> None:
-    chart = plot(ranked_run(), "parameters")
-    ranked = [row["parameter"] for row in rows_of(chart) if "loss" in row]
-    assert ranked == ["block", "x_type", "unroll"]
-    pairs = {(row["value"], row["setting"]): row["relative"] for row in rows_of(chart) if "setting" in row}
-    assert pairs["x_type fp64", "block 2048"] == pytest.approx(2, rel=0.05)
-    assert pairs["x_type fp16", "block 32"] == pytest.approx(64, rel=0.05)
-
-
-def test_too_few_trials_are_not_ranked() -> None:
-    chart = plot(small_run(), "parameters")
-    assert not any("loss" in row for row in rows_of(chart))
-    assert "too few trials" in " ".join(chart.to_dict()["title"])
-    assert [part["title"]["text"][0][:3] for part in chart.to_dict()["vconcat"]] == ["(a)", "(b)"]
 
 
 def test_time_adds_up() -> None:
@@ -193,7 +127,6 @@ def test_sensitivity_has_digits_speeds_and_limits() -> None:
         ),
         (run_of(trial("fp64", 32, status=Status.CRASH)), "sensitivity", "no sensitivity can be drawn"),
         (small_run(), "kernels", "is a single kernel"),
-        (small_run(), "answer", "is a single kernel"),
     ],
 )
 def test_what_cannot_be_drawn_says_why(run: Run, kind: str, message: str) -> None:
@@ -222,12 +155,103 @@ def test_text_of_a_run_is_text(tmp_path: Path) -> None:
     assert "<img src=x" not in html
 
 
+# -- what a report is made of: it says what the run file says, whatever the run is like --------------
+
+
+def document(run: Run, **options: Any) -> dict[str, Any]:
+    return report_document(run, **options)["runs"][0]  # type: ignore[no-any-return]
+
+
+def poly_run(count: int = 5) -> Run:
+    """Return a run of a kernel whose definition can be given."""
+    kernel = own_kernel.kernel
+    values = [{"block": block, "unroll": unroll} for block in (32, 64, 128, 256) for unroll in (1, 2, 4)]
+    trials = [
+        Trial(kernel.configuration(values[i]), Status.OK, "", Measurement({"time_ms": 9.0 - i, "error": 1e-16}))
+        for i in range(count)
+    ]
+    parameters = [{"name": p.name, "kind": p.kind, "values": list(p.values)} for p in kernel.parameters]
+    described = settings(kernel="poly", sizes={"n": 37}, parameters=parameters, baseline_values={"x_type": ["fp64"]})
+    return described_run(described | {"kernel_path": None}, trials)
+
+
+def with_sources(run: Run, count: int = 1000) -> Run:
+    sources = rendered_sources(run, own_kernel.kernel, Sizes({"n": 37}), count)
+    return Run(run.info, run.trials, run.state, sources=sources)
+
+
 @pytest.mark.full
-def test_a_map_has_means_of_blocks() -> None:
-    cells = np.arange(200 * 150, dtype=float).reshape(200, 150)
-    cells[0, 0] = np.nan
-    chart = map_of(cells, "height (m)", scheme="redblue", domain=(-1, 0, 1))
-    rows = chart.to_dict()["data"]["values"] if "values" in chart.to_dict()["data"] else rows_of(chart)
-    assert len(rows) == 100 * 75
-    assert rows[0]["value"] == pytest.approx(cells[:2, :2].ravel()[1:].mean())
-    assert "height (m)" in titles(chart)
+def test_the_table_has_every_trial() -> None:
+    run = small_run()
+    columns = {column["name"]: column["cells"] for column in document(run)["data"]["columns"]}
+    assert columns["trial"] == list(range(1, 10))
+    for i, found in enumerate(run.trials):
+        assert columns["status"][i] == found.status
+        assert columns["message"][i] == found.message
+        assert columns["block"][i] == found.configuration["block"]
+        assert columns["time_ms"][i] == (found.time_ms if found.is_valid else None)
+
+
+@pytest.mark.full
+def test_verdict_warnings_and_explanation_are_the_runs() -> None:
+    run = small_run(warnings=["measured beside another load"])
+    shown = document(run)
+    assert run.best is not None
+    assert run.speedup_text(run.best) in shown["verdict"]
+    assert shown["warnings"] == list(run.warnings)
+    assert shown["explained"] == list(explanation_of(run).sentences)
+    assert (shown["data"]["best"], shown["data"]["baseline"]) == (5, 2)
+    assert shown["facts"]["strategy"] == "bayesian"
+    assert shown["facts"]["compiler"] == "g++ 12.2.0"
+    assert shown["facts"]["command"] == run.info.command
+    assert {"pareto", "progress", "time", "parameters"} <= {chart["name"] for chart in shown["data"]["charts"]}
+    nothing = document(run_of(*run.trials[6:], threshold=1e-30))
+    assert not nothing["is_good"]
+    assert "no configuration meets the threshold; the closest has " in nothing["verdict"]
+
+
+@pytest.mark.parametrize(
+    "run",
+    few(
+        [
+            run_of(),
+            run_of(trial("fp64", 32, status=Status.CRASH)),
+            small_run(threshold=None),
+            timing_run(),
+            hostile_run(),
+        ],
+        1,
+    ),
+)
+def test_every_run_has_a_document_that_is_json(run: Run) -> None:
+    shown = document(run)["data"]
+    json.dumps(json_document(shown), allow_nan=False)
+    assert {len(column["cells"]) for column in shown["columns"]} == {len(run.trials)}
+
+
+@pytest.mark.full
+def test_without_sources_the_report_says_why() -> None:
+    assert "The run has no sources" in document(small_run())["remarks"][0]
+    assert "made without sources" in document(with_sources(poly_run()), sources=0)["remarks"][0]
+    assert not document(with_sources(poly_run()))["remarks"]
+
+
+def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:
+    with pytest.raises(MptuneError, match=r"cannot write the report .*: Is a directory"):
+        write_report(run_of(), tmp_path)
+    with pytest.raises(MptuneError, match="at least one run"):
+        write_report([], tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_nothing_from_a_run_is_markup(tmp_path: Path) -> None:
+    name = 'a"b<c>&.db'
+    file = stored(hostile_run(), tmp_path / name)
+    write_report(file, tmp_path / "deep" / "report.html")
+    text = (tmp_path / "deep" / "report.html").read_text()
+    assert text.count("</script>") == 3
+    assert "<img src=x" not in text
+    assert len(text) < 6_000_000
+    data = text.split('<script type="application/json" id="data">')[1].split("</script>")[0]
+    assert not set("<>&\u2028") & set(data)
+    assert json.loads(data)["runs"][0]["emit"].startswith("mptune emit")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import pickle
 from typing import Any
 
 import numpy as np
@@ -25,20 +24,6 @@ def test_constants_are_put_in_and_are_no_parameters() -> None:
     assert mask.tolist() == [True, False]
 
 
-def test_a_constraint_on_constants_alone_depends_on_nothing() -> None:
-    constraint = compile_constraint("n % 32 == 0", NAMES, {"n": 64})
-    assert constraint.names == frozenset()
-    assert constraint.holds({})
-
-
-def test_a_decided_part_takes_its_parameters_along() -> None:
-    assert compile_constraint("n > 1 or block > 3", NAMES, {"n": 2}).names == frozenset()
-    assert compile_constraint("n > 1 and block > 3", NAMES, {"n": 2}).names == {"block"}
-    assert compile_constraint("(block if n > 1 else tile) > 3", NAMES, {"n": 2}).names == {"block"}
-    # A part before the one that decides is still evaluated, as Python would.
-    assert compile_constraint("block > 3 and n > 9", NAMES, {"n": 2}).names == {"block"}
-
-
 def fits(block: int, tile: int, n: int, spare: int = 0) -> bool:
     return block * tile + spare <= n
 
@@ -52,27 +37,6 @@ def test_a_callable_takes_what_it_needs_by_name() -> None:
     assert not constraint.bind({"tile": 5}).holds({"block": 8})
 
 
-def test_a_callable_may_take_everything() -> None:
-    def small(**values: Any) -> bool:
-        return sum(v for v in values.values() if isinstance(v, int)) < 40
-
-    constraint = compile_constraint(small, NAMES, {"n": 32})
-    assert constraint.names == set(NAMES)
-    assert constraint.holds({"block": 1, "tile": 2, "t": "fp64"})
-    assert constraint.text == "small(values)"
-
-
-def test_a_callable_sees_plain_python_values() -> None:
-    seen: list[type] = []
-
-    def note(block: int) -> bool:
-        seen.append(type(block))
-        return True
-
-    compile_constraint(note, NAMES).mask({"block": np.array([1, 2], dtype=np.int16)}, 2)
-    assert seen == [int, int]
-
-
 @pytest.mark.parametrize(
     ("constraint", "message"),
     [
@@ -80,10 +44,7 @@ def test_a_callable_sees_plain_python_values() -> None:
             "blok > 2",
             "unknown name 'blok' in 'blok > 2'; did you mean 'block'? (names that may be used: block, tile, t, n)",
         ),
-        ("block > ", "invalid syntax at the end (column 8) (names that may be used: block, tile, t, n)"),
-        ("block.x > 2", "unknown name 'block.x' in 'block.x > 2'; did you mean 'block'?"),
         (lambda bloc: True, "unknown name 'bloc' in '<lambda>(bloc)'; did you mean 'block'?"),
-        (lambda *values: True, "unknown name 'values'"),
         (3, "a constraint is text or a callable, not 3"),
         (dict, "its arguments cannot be determined"),
     ],
@@ -121,19 +82,6 @@ def test_aliases_of_precisions_compare_equal() -> None:
     assert untouched.holds({"t": "double"})
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("t == 'fp33'", "constraint \"t == 'fp33'\": unknown precision 'fp33'; did you mean 'fp32'?"),
-        ("t < 'fp32'", "precisions have no order: \"t < 'fp32'\" in \"t < 'fp32'\"; compare sizeof(t)"),
-    ],
-)
-def test_comparisons_of_precisions_that_make_no_sense(text: str, message: str) -> None:
-    with pytest.raises(ConstraintError) as caught:
-        with_canonical_precisions(compile_constraint(text, NAMES), frozenset({"t"}))
-    assert message in str(caught.value)
-
-
 VALUES = {"a": [0, 1], "b": [1, 2], "s": ["x"], "t": ["fp64"], "x": [0.5]}
 FACTS = {name: known_of(values) for name, values in VALUES.items()}
 
@@ -147,17 +95,10 @@ FACTS = {name: known_of(values) for name, values in VALUES.items()}
         # A divisor that can be zero keeps what protects it; one that cannot does not need to.
         ("a != 0 and b % a == 0", ["a != 0", "a != 0 and b % a == 0"]),
         ("a < 2 and a % b == 0", ["a < 2", "a % b == 0"]),
-        ("a < 2 and a % (b * sizeof(t)) == 0", ["a < 2", "a % (b * sizeof(t)) == 0"]),
         ("a < 2 and 2 ** a > 1", ["a < 2", "a < 2 and 2 ** a > 1"]),
         ("a < 2 and s < 3", ["a < 2", "a < 2 and s < 3"]),
-        ("a < 2 and min(a, b) < 3", ["a < 2", "min(a, b) < 3"]),
-        ("a < 2 and x - a < 3", ["a < 2", "x - a < 3"]),
-        ("a < 2 and -(b if a else x) < (not a) + (a or b)", ["a < 2", "-(b if a else x) < (not a) + (a or b)"]),
         ("a < 2 and (b if a else s) < 3", ["a < 2", "a < 2 and (b if a else s) < 3"]),
-        ("a < 2 and abs(a - b) in (1, 2)", ["a < 2", "abs(a - b) in (1, 2)"]),
-        ("a < 2 and a in s", ["a < 2", "a < 2 and a in s"]),
         ("a < 2 and sizeof(s) > 1", ["a < 2", "a < 2 and sizeof(s) > 1"]),
-        ("a < 2 and [k for k in (a,)][0] < 1", ["a < 2", "a < 2 and [k for k in (a,)][0] < 1"]),
     ],
 )
 def test_a_conjunction_is_split_where_that_cannot_fail(text: str, pieces: list[str]) -> None:
@@ -165,9 +106,3 @@ def test_a_conjunction_is_split_where_that_cannot_fail(text: str, pieces: list[s
     found = constraint.split(FACTS)
     assert [ast.unparse(piece.tree) for piece in found] == pieces
     assert all(piece.text == text for piece in found)
-
-
-def test_constraints_can_be_pickled() -> None:
-    constraint = pickle.loads(pickle.dumps(compile_constraint("block * n > 3", NAMES, {"n": 2})))
-    assert constraint.holds({"block": 2})
-    assert not constraint.holds({"block": 1})

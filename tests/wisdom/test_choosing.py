@@ -15,15 +15,13 @@ from runs_by_size import HALF, POLY, SINGLE, at_size, trial, undecided, with_int
 from stepper_kernel import STEPPER, stepped
 
 import mptune
-from mptune.errors import KernelError, MptuneError, UnknownNameError, WisdomError
+from mptune.errors import KernelError, UnknownNameError, WisdomError
 from mptune.kernel import In, Kernel, Out
 from mptune.results.trial import Status
 from mptune.run import Run
-from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.wisdom import Chooser, Wisdom, gather, read_sources, sizes_of_arrays
 from mptune.wisdom.cells import Cells
-from mptune.wisdom.records import Timed
 
 
 def wisdom_of(*runs: Run) -> Wisdom:
@@ -39,21 +37,6 @@ TWO = chooser(at_size(1000), at_size(100_000))
 
 def types(configuration: Any) -> tuple[Any, Any]:
     return configuration["x_type"], configuration["block"]
-
-
-@pytest.mark.parametrize(
-    ("known", "is_faster"),
-    [
-        ({}, True),
-        ({"speedup": 1.5, "interval": (1.2, 1.8)}, True),
-        ({"speedup": 1.5, "interval": (0.9, 1.8)}, False),
-        ({"speedup": 0.5, "interval": (0.4, 0.6), "is_best": True}, True),
-        ({"speedup": 1.5}, True),
-        ({"speedup": 1.0}, False),
-    ],
-)
-def test_what_counts_as_faster_than_the_baseline(known: dict[str, Any], is_faster: bool) -> None:
-    assert Timed(Configuration({"block": 64}), 1.0, {"error": 0.0}, **known).is_faster is is_faster
 
 
 # -- sizes ---------------------------------------------------------------------------------------
@@ -77,23 +60,6 @@ def test_the_fastest_of_the_nearest_tuned_size_is_taken(n: int, chosen: Any, why
     assert choice.speedup == pytest.approx(4 if chosen[0] == "fp16" else 2, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("n", "is_half"), [(999, False), (1000, True), (1001, True), (50_000, True), (100_000, True), (100_001, False)]
-)
-def test_types_of_small_range_are_used_between_the_tuned_sizes(n: int, is_half: bool) -> None:
-    # Values that grow with a size may be the largest that fp16 has at the largest that was tuned; errors do not tell.
-    choice = TWO.choose({"n": n})
-    assert types(choice.configuration)[0] == ("fp16" if is_half else "fp32")
-
-
-def test_what_it_loses_between_tuned_sizes_is_interpolated() -> None:
-    # Blocks of 64 take 1.3 times as long at one end, blocks of 256 at the other: in the middle they are equal.
-    near = chooser(at_size(3000), at_size(33_333))
-    assert [types(near.choose({"n": n}).configuration)[1] for n in (9000, 11000)] == [64, 256]
-    half = near.choose({"n": 10_000})
-    assert half.speedup == pytest.approx(4 * (1.25 / 1.3) ** 0.5, rel=0.02)
-
-
 @pytest.mark.parametrize(("n", "side"), [(200, "below"), (500_000, "above")])
 def test_beyond_reach_it_is_the_baseline_of_the_nearest_size(n: int, side: str) -> None:
     choice = TWO.choose({"n": n})
@@ -101,18 +67,6 @@ def test_beyond_reach_it_is_the_baseline_of_the_nearest_size(n: int, side: str) 
     assert choice.reason == f"errors are unknown: no tuned size is within 4 times of n={n}"
     assert choice.reason in choice.why
     assert choice.speedup == pytest.approx(1)
-
-
-def test_in_a_gap_between_tuned_sizes_it_is_the_baseline() -> None:
-    choice = TWO.choose({"n": 10_000})
-    assert types(choice.configuration)[0] == "fp64"
-    assert choice.reason == "errors are unknown: no tuned size is within 4 times of n=10000"
-
-
-def test_without_an_error_limit_any_size_has_the_fastest() -> None:
-    free = chooser(at_size(1000, threshold=None), at_size(100_000, threshold=None))
-    assert types(free.choose({"n": 10**7}).configuration) == ("fp16", 256)
-    assert "no error limit" in free.choose({"n": 10**7}).why
 
 
 @pytest.mark.parametrize(
@@ -165,16 +119,6 @@ def test_safer_types_are_taken_where_the_error_may_exceed_the_budget() -> None:
     assert found[3900].speedup == pytest.approx(2, rel=0.05)
 
 
-def test_a_single_size_speaks_for_larger_ones_as_far_as_there_is_room() -> None:
-    one = chooser(at_size(1000), budget={"error": 6e-7})
-    assert [types(one.choose({"n": n}).configuration)[0] for n in (300, 1000, 1500, 2000)] == [
-        "fp32",
-        "fp32",
-        "fp32",
-        "fp64",
-    ]
-
-
 def test_where_nothing_keeps_the_budget_it_is_the_baseline_and_it_says_so() -> None:
     strict = chooser(at_size(1000), at_size(100_000), budget={"error": 1e-12})
     choice = strict.choose({"n": 4000})
@@ -214,38 +158,6 @@ def test_errors_of_zero_at_round_sizes_say_nothing_of_those_beside_them() -> Non
     assert chosen(chooser(at_size(50_000), budget={"error": 2e-6}), 49_999, 60_000) == ["fp32", "fp32"]
 
 
-def test_errors_of_fp64_in_narrower_types_say_nothing_of_the_sizes_beside() -> None:
-    nearly = chooser(*(at_size(n, exact=("fp16", "fp32"), nearly=2e-16) for n in (16_384, 65_536)))
-    assert types(nearly.choose({"n": 16_384}).configuration)[0] == "fp16"
-    for n in (16_383, 40_000, 65_537):
-        choice = nearly.choose({"n": n})
-        assert types(choice.configuration)[0] == "fp64"
-        assert "results that are exact at the tuned sizes need not be so here" in choice.reason
-
-
-def test_a_winner_at_the_middle_or_the_ends_of_a_cell_speaks_for_its_own_size_alone() -> None:
-    # fp16 has no room below the limit: without it, every size beside a tuned one has the baseline.
-    few = [trial(4, 1e-16), trial(1, 9.9e-4, 3, **HALF)]
-    cells = Cells([(50_000,), (70_000,)], [2**31])
-    (middle,) = cells.middle(cells.at((60_000,)))
-    at = [50_000, middle, middle + 1, 70_000]
-    runs = [run_of(POLY, few, sizes=POLY.resolve_sizes("default", {"n": n}), threshold=1e-3) for n in at]
-    found = chooser(*runs)
-    for n in (*range(middle - 40, middle + 40), *range(69_990, 70_010)):
-        assert (types(found.choose({"n": n}).configuration)[0] == "fp16") is (n in at)
-    exact = chooser(*(at_size(n, exact=("fp16", "fp32")) for n in (60_000, 60_002, 60_004)))
-    for n in range(59_995, 60_010):
-        assert (types(exact.choose({"n": n}).configuration)[0] == "fp64") is (n not in (60_000, 60_002, 60_004))
-
-
-def test_sizes_above_a_billion_are_told_apart() -> None:
-    few = [trial(4, 1e-16), trial(1, 9e-4, 3, **HALF)]
-    large = 2_000_000_011
-    found = chooser(run_of(POLY, few, sizes=POLY.resolve_sizes("default", {"n": large}), threshold=1e-3))
-    kinds = [types(found.choose({"n": large + step}).configuration)[0] for step in (-1, 0, 1)]
-    assert kinds == ["fp64", "fp16", "fp64"]
-
-
 def test_the_winner_of_a_run_stands_at_its_own_size_under_no_smaller_limit() -> None:
     few = run_of(POLY, [trial(4, 1e-16), trial(1, 9e-4, 3, **HALF)], threshold=1e-3)
     assert types(chooser(few).choose({"n": 5003}).configuration)[0] == "fp16"
@@ -279,30 +191,6 @@ def test_types_whose_results_were_not_finite_at_a_size_are_not_used_from_there_o
     assert types(found.choose({"n": 1000}).configuration)[0] == "fp16"
     assert types(found.choose({"n": 4000}).configuration)[0] == "fp32"
     assert types(found.choose({"n": 8000}).configuration)[0] == "fp32"
-
-
-def test_limits_of_several_errors_have_to_hold_together() -> None:
-    def run(n: int) -> Run:
-        grown = n / 1000
-        trials = [
-            trial(4, 1e-16, further={"error.y": 1e-16}),
-            trial(1, 1e-6, further={"error.y": 1e-4 * grown}, **HALF),
-            trial(2, 1e-7, further={"error.y": 1e-7}, **SINGLE),
-        ]
-        return run_of(POLY, trials, sizes=POLY.resolve_sizes("default", {"n": n}), threshold={"": 1e-3, "y": 1e-3})
-
-    both = chooser(run(1000), run(4000))
-    assert both.budget == {"error": 1e-3, "error.y": 1e-3}
-    assert [types(both.choose({"n": n}).configuration)[0] for n in (2000, 15_000)] == ["fp16", "fp32"]
-    tuned = mptune.TunedKernel([run(1000), run(4000)], POLY, max_error={"y": 3e-4})
-    assert types(tuned.choose({"n": 2000}).configuration)[0] == "fp16"
-    assert types(tuned.choose({"n": 3500}).configuration)[0] == "fp32"
-    with pytest.raises(UnknownNameError, match="unknown output or error metric in the wisdom: 'z'"):
-        mptune.TunedKernel([run(1000), run(4000)], POLY, max_error={"z": 1})
-
-
-def test_the_smallest_of_several_limits_counts() -> None:
-    assert chooser(at_size(1000, threshold=1e-3), at_size(4000, threshold=1e-2)).budget == {"error": 1e-3}
 
 
 # -- what is valid -------------------------------------------------------------------------------
@@ -349,19 +237,6 @@ def test_wisdom_that_is_not_of_the_kernel_is_refused_in_one_line(tmp_path: Path)
         Chooser(known, signed)
 
 
-def test_a_choice_makes_no_search_space(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = chooser(*(at_size(1000 * 2**i) for i in range(10)), budget={"error": 1e-12})
-    assert len(many.candidates) >= 6
-
-    def made(*_: object) -> None:
-        pytest.fail("a space was made")
-
-    monkeypatch.setattr("mptune.wisdom.choosing.whole_space", made)
-    monkeypatch.setattr("mptune.wisdom.choosing.widest", made)
-    for n in np.geomspace(1000, 512_000, 50):
-        assert many.choose({"n": int(n)}).configuration
-
-
 # -- as a function of arrays ---------------------------------------------------------------------
 
 
@@ -400,43 +275,6 @@ def test_calls_have_the_configuration_for_their_sizes(x: Any, tmp_path: Path) ->
         assert "error at most" in tuned.choose({"n": 1200}).why
 
 
-@pytest.mark.parametrize("limit", [-1, 0, math.nan, {"error": 1e-3, "y": -2.0}])
-def test_an_error_limit_is_a_number_above_zero(limit: Any) -> None:
-    with pytest.raises(MptuneError, match="an error limit is a number above 0, not "):
-        mptune.TunedKernel([at_size(1000), at_size(4000)], POLY, max_error=limit)
-
-
-def test_what_cannot_be_asked_is_refused_in_words() -> None:
-    with pytest.raises(MptuneError, match="max_error '1e-3': expected float"):
-        mptune.TunedKernel([at_size(1000), at_size(4000)], POLY, max_error="1e-3")  # type: ignore[arg-type]
-    found = wisdom_of(at_size(1000), at_size(4000))
-    tuned = mptune.TunedKernel(found, kernel=POLY)
-    with pytest.raises(KernelError, match=r"kernel poly: choose\(sizes\) takes sizes by name, such as {'n': 4000}"):
-        tuned.choose({})
-    bounds, ends = "confidence {}: expected 0 to 1", r"confidence is a number between 0 and 1, such as 0\.95, not "
-    for wrong, message in (
-        (2, bounds),
-        (0, ends),
-        (1, ends),
-        (math.nan, bounds),
-        ("95%", "confidence {}: expected float"),
-    ):
-        with pytest.raises(MptuneError, match=message.format(repr(wrong))):
-            mptune.TunedKernel(found, kernel=POLY, confidence=wrong)  # type: ignore[arg-type]
-
-
-def test_runs_of_several_sizes_are_wisdom(x: Any) -> None:
-    tuned = mptune.TunedKernel([at_size(1000), at_size(4000)], POLY)
-    tuned(x=x[:2000])
-    assert tuned.configuration["x_type"] == "fp16"
-    fixed = mptune.TunedKernel([at_size(1000), at_size(4000)], POLY, sizes={"n": 2000})
-    assert fixed.sizes["n"] == 2000
-    with pytest.raises(KernelError, match="expected"):
-        fixed(x=x[:1999])
-    one = mptune.TunedKernel(at_size(1000), kernel=POLY)
-    assert one.choose({"n": 3}).configuration["x_type"] == "fp64"  # errors may differ at another size
-
-
 def test_elsewhere_it_is_the_baseline_and_on_like_devices_what_the_model_says(x: Any) -> None:
     there = [at_size(n, backend="cuda", device="H100", architecture="sm_90") for n in (1000, 4000)]
     with pytest.warns(UserWarning, match=r"uses the baseline: the wisdom is of H100 \(cuda, sm_90\), and this is"):
@@ -472,22 +310,6 @@ def test_wisdom_of_several_kernels_or_metrics_is_asked_which(tmp_path: Path) -> 
         mptune.TunedKernel(Wisdom(()))
 
 
-def test_compilers_that_were_chosen_among_are_parameters_again(tmp_path: Path) -> None:
-    from mptune.source.flags import with_build
-
-    both = with_build(POLY, ["g++"], ["-O3", "-O2"])
-    run = run_of(
-        both, [trial(4, 1e-16, kernel=both), trial(1, 1e-4, kernel=both, compiler_flags="-O2", **HALF)], threshold=1e-3
-    )
-    document = json.loads(wisdom_of(run).text())
-    (tmp_path / "a.wisdom.json").write_text(json.dumps(document))
-    tuned = mptune.TunedKernel(tmp_path / "a.wisdom.json", kernel=POLY)
-    assert tuned.configuration["compiler_flags"] == "-O2"
-    (tmp_path / "b.wisdom.json").write_text(json.dumps(document).replace('"-O2"', '"-fplugin=evil.so"'))
-    with pytest.raises(MptuneError, match="-fplugin"):
-        mptune.TunedKernel(tmp_path / "b.wisdom.json", kernel=POLY)
-
-
 # -- sizes of arrays -----------------------------------------------------------------------------
 
 
@@ -511,7 +333,6 @@ def arrays_kernel(*shapes: Any) -> Kernel:
         ([("h + f - 1", "w + f - 1"), ("f",)], [(12, 22), (3,)], {"w": 20, "h": 10, "f": 3}),
         ([("w**3", "h"), (2, "f")], [(27, 9), (2, 8)], {"w": 3, "h": 9, "f": 8}),
         ([("w * f", "h", "f")], [(35, 2, 5)], {"w": 7, "h": 2, "f": 5}),
-        ([("w", "ceildiv(h, 1)")], [(6, 8)], {"w": 6, "h": 8, "f": 99}),
     ],
 )
 def test_sizes_are_those_of_the_arrays(shapes: Any, given: Any, expected: dict[str, int]) -> None:
@@ -566,3 +387,31 @@ def test_a_size_that_is_no_argument_is_given_by_its_name() -> None:
         tuned(u=u)
     with pytest.raises(KernelError, match="size steps must be a whole number, not 'many'"):
         tuned(u=u, steps="many")
+
+
+# -- every size lies in one cell of the grid, and the grid is small ----------------------------------
+
+LARGEST = 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    "tuned",
+    [
+        [(1000,)],
+        [(1,), (100_000,)],
+        [(LARGEST,)],
+        [(40, 100, 17), (2000, 5000, 17)],
+        [(16, 16, 16, 16)],
+        [(2,) * 8, (9,) * 8],
+        [(3,) * 40],
+    ],
+)
+def test_a_size_is_in_the_cell_that_is_found_for_it(tuned: list[tuple[int, ...]]) -> None:
+    cells = Cells(tuned, [LARGEST] * len(tuned[0]))
+    assert math.prod(map(len, cells.starts)) <= 3000
+    rng = np.random.default_rng(3)
+    for sizes in (*tuned, *np.exp(rng.uniform(0, math.log(LARGEST), (200, len(tuned[0])))).astype(int).tolist()):
+        cell = cells.at(sizes)
+        lows, highs = cells.ends(cell)
+        assert all(low <= size <= high for low, size, high in zip(lows, sizes, highs, strict=True))
+        assert cells.at(cells.middle(cell)) == cells.at(lows) == cells.at(highs) == cell
