@@ -11,6 +11,7 @@ from pages import DOCS, PAGES, ROOT
 
 import mptune
 
+RESULTS = ROOT / "benchmarks" / "results"
 FILES = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "templates" / "prelude" / "README.md"]
 
 
