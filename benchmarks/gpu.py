@@ -72,7 +72,7 @@ PLAN_MATRICES: Final = "4096,1024"
 #: Named one by one: collecting all tests would take a good part of it.
 TESTS: Final = (
     *("backends/test_cuda.py", "backends/test_hip.py", "conformance/test_backend.py", "kernels/test_devices.py"),
-    *("conformance/test_prelude_pairs.py", "evaluators/test_outputs_on_device.py", "observers/test_on_device.py"),
+    *("conformance/test_prelude_pairs.py", "evaluators/test_mistakes.py", "observers/test_observers.py"),
 )
 
 

@@ -41,7 +41,7 @@ PARTS: Final[dict[str, tuple[Sequence[str], Sequence[str]]]] = {
     "objective": (("mptune/results/objective.py", "mptune/results/pareto.py"), ("tests/test_objective.py",)),
     "policy": (
         ("mptune/measure/policy.py", "mptune/results/unseen.py"),
-        ("tests/test_policy.py",),
+        ("tests/test_objective.py",),
     ),
     "finals": (
         ("mptune/results/speedup.py", "mptune/run.py", "mptune/tuning"),
