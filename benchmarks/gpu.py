@@ -71,7 +71,7 @@ MATRICES: Final = "1024,2048,4096"
 PLAN_MATRICES: Final = "4096,1024"
 #: Named one by one: collecting all tests would take a good part of it.
 TESTS: Final = (
-    *("backends/test_cuda.py", "backends/test_hip.py", "conformance/test_backend.py", "kernels/test_devices.py"),
+    *("backends/test_vendors.py", "conformance/test_backend.py", "kernels/test_devices.py"),
     *("conformance/test_prelude_pairs.py", "evaluators/test_outputs_on_device.py", "observers/test_on_device.py"),
 )
 
@@ -281,10 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return max(run_device_tests(DEVICE_TESTS * given.plan * 60), run(given, options, plan_s))
     except BackendUnavailableError as error:
         print(f"error: {error}", file=sys.stderr)
-        print(
-            "On a machine with a GPU, run (--placeholder writes the page without measuring):",
-            file=sys.stderr,
-        )
+        print("On a machine with a GPU, run (--placeholder writes the page without measuring):", file=sys.stderr)
         print("\n".join(f"    {command(name)}" for name in names), file=sys.stderr)
         return 2
     except MptuneError as error:
