@@ -50,7 +50,7 @@ for module in (axpy, gemm, energy, record):
     vars(module)["load_kernel"] = narrowed
 axpy.TYPES = ("fp64", "fp32")  # type: ignore[misc]
 gemm.TYPES = {name: gemm.TYPES[name] for name in ("fp32", "TF32", "fp16")}  # type: ignore[misc]
-gpu.TESTS = ("backends/test_cuda.py",)  # type: ignore[misc]
+gpu.TESTS = ("backends/test_vendors.py",)  # type: ignore[misc]
 
 if __name__ == "__main__":
     sys.exit(gpu.main())
