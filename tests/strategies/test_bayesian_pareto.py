@@ -147,3 +147,11 @@ def test_an_error_of_zero_and_one_that_is_not_finite_do_no_harm() -> None:
     assert len(set(asked)) == space.size
     # What is known not to be finite comes last.
     assert sum(c["type"] == "bf16" for c in asked[:40]) <= 8
+
+
+@pytest.mark.full
+def test_three_objectives_and_what_is_known_of_them() -> None:
+    objective = Objective(also=("error", "memory_bytes"))
+    informed, uninformed = (_share(objective, _search("bayesian-pareto", objective, 50, told=t)) for t in (True, False))
+    assert informed > 0.97
+    assert informed > uninformed > _share(objective, _search("random", objective, 50))

@@ -8,7 +8,7 @@ import pytest
 from mptune.precision import precision
 from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
-from mptune.space.parameters import OrdinalParameter, PrecisionParameter
+from mptune.space.parameters import OrdinalParameter, PolicyParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies.model_based.error_model import ErrorModel, Signatures
 
@@ -163,3 +163,14 @@ def test_a_broken_constraint_says_nothing_about_the_signature() -> None:
     inaccurate_one = np.flatnonzero(codes[:, 0] == 2)
     assert (signatures.log_probability(codes[inaccurate_one]) < math.log(0.1)).all()
     assert (signatures.log_probability(codes[codes[:, 0] == 1]) == 0).all()
+
+
+def test_a_policy_adds_a_floor_of_its_own() -> None:
+    parameters = [PrecisionParameter("x", TYPES), PolicyParameter("policy")]
+    codes = _all_signatures(2)
+    roundoff = np.array([precision(name).unit_roundoff for name in TYPES])[codes[:, 0]]
+    errors = np.log10(roundoff + np.array([0.0, 1e-6, 1e-3])[codes[:, 1]])
+    model = ErrorModel(parameters)
+    shown = [0, 1, 2, 3, 6]
+    model.fit(codes[shown], errors[shown], np.zeros(len(shown)))
+    np.testing.assert_allclose(model.predict(codes)[0], errors, atol=0.7)

@@ -160,3 +160,17 @@ def test_only_a_strategy_that_can_takes_sources(other: Source) -> None:
         make("random", SPACE, Objective(), sources=[other])
     with pytest.raises(MptuneError, match="several objectives"):
         make("bayesian", SPACE, Objective(also=("energy_j",)), sources=[other])
+
+
+def test_it_is_said_why_a_source_is_of_no_use(other: Source) -> None:
+    few = dataclasses.replace(other, trials=tuple(t for t in other.trials if t.is_valid)[:7], remark="not its errors")
+    same = dataclasses.replace(
+        other, trials=tuple(t.with_measurement(metrics={"time_ms": 1.0}) for t in other.trials if t.is_valid)
+    )
+    strategy = started(few, same, other)
+    strategy.ask(1)
+    assert [use.remark for use in strategy.sources] == [
+        "not its errors; its trials are not used: 7 different configurations ran, and 8 are needed",
+        "its trials are not used: all are equally good",
+        "",
+    ]
