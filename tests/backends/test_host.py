@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import mmap
+import resource
 import sys
 import time
 from pathlib import Path
@@ -278,6 +279,18 @@ class TestBuffers:
         address = buffer.address
         buffer.free()
         assert _access(address)[1] in ("", "---p")
+
+
+def test_a_process_that_may_have_few_addresses_takes_few(cache, monkeypatch):
+    def addresses():
+        (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmSize"))
+        return int(line.split()[1]) << 10
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 33, 1 << 33))
+    before = addresses()
+    buffer = HostBackend(cache=cache).device.allocate(1000)
+    assert (1 << 21) < addresses() - before < 1 << 24
+    assert buffer.seen().tolist() == [0] * 1000
 
 
 def test_the_last_level_cache_is_the_largest_there_is(tmp_path):

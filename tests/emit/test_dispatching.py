@@ -149,6 +149,22 @@ def test_wisdom_of_which_nothing_is_valid_is_refused(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
+def test_the_table_of_many_sizes_is_small(tmp_path: Path) -> None:
+    names = tuple(f"n{i}" for i in range(8))
+    many = PLANE.changed(
+        parameters=[PrecisionParameter("t", ["fp64", "fp32"])],
+        constraints=[],
+        arguments=[Out("y", names, precision="t"), In("x", names, precision="t")],
+        sizes={"default": dict.fromkeys(names, 16)},
+        grid=[names[0]],
+        block=[32],
+        template='extern "C" __global__ void plane({{ t }}* y, const {{ t }}* x) {}',
+    )
+    trials = [trial(2.0, 1e-16, kernel=many), trial(1.0, 1e-7, kernel=many, t="fp32")]
+    emit_dispatch(wisdom_of(run_of(many, trials, threshold=1e-3)), tmp_path, kernel=many)
+    assert (tmp_path / "tuned_plane.hpp").stat().st_size < 100_000
+
+
 @pytest.mark.full
 def test_so_it_does_for_several_sizes_several_limits_and_constraints(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
