@@ -18,19 +18,6 @@ def cache(tmp_path):
     return BinaryCache(tmp_path)
 
 
-def test_gives_back_what_was_put(cache, tmp_path):
-    assert cache.get(KEY) is None
-    cache.put(KEY, b"code")
-    assert BinaryCache(tmp_path).get(KEY) == b"code"
-    cache.put(KEY, b"newer")
-    assert cache.get(KEY) == b"newer"
-
-
-def test_keys_tell_parts_apart():
-    keys = {BinaryCache.key(parts) for parts in (["ab", "c"], ["a", "bc"], ["abc"], ["abc", ""], ["c", "ab"])}
-    assert len(keys) == 5
-
-
 @pytest.mark.parametrize("damage", [lambda c: b"", lambda c: c[:20], lambda c: c[:-1], lambda c: c[:-1] + b"?"])
 def test_a_damaged_entry_counts_as_missing_and_goes(cache, damage):
     cache.put(KEY, b"code" * 100)
@@ -96,11 +83,3 @@ def test_leftovers_of_killed_processes_go_after_a_day(cache):
     assert sorted(path.name for path in folder.glob(".*")) == [".new-young"]
     assert sorted(path.name for path in work.iterdir()) == ["young"]
     assert cache.get(KEY) == b"code"
-
-
-def test_a_workspace_moves_where_it_can_be_written(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    with BinaryCache(tmp_path / "file").workspace() as folder:
-        (folder / "file").write_text("x")
-        assert tmp_path not in folder.parents
-    assert not folder.exists()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import platform
 import subprocess
 import sys
 import threading
@@ -13,65 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from host_kernels import CACHE, build, run, source
+from host_kernels import build, run
 
-from mptune.backends.base import CompileOptions, Function
-from mptune.backends.host import HostBackend
-from mptune.backends.host_compiler import HostCompiler, installed_compilers
+from mptune.backends.base import Function
 
 WORKERS = 3
-#: Every block waits for all others, so that each is a worker's, and says which thread that is.
-MEET = """
-extern "C" int who_am_i() __asm__("gettid");
-extern "C" void give_way() __asm__("sched_yield");
-extern "C" __global__ void meet(int* arrived, int* threads) {
-    threads[blockIdx.x] = who_am_i();
-    atomicAdd(arrived, 1);
-    while (__atomic_load_n(arrived, __ATOMIC_RELAXED) < gridDim.x) give_way();
-}
-"""
-#: As MEET, and divides.
-DIVIDE = """
-extern "C" void give_way() __asm__("sched_yield");
-extern "C" __global__ void divide(int* arrived, double* y, double by) {
-    atomicAdd(arrived, 1);
-    while (__atomic_load_n(arrived, __ATOMIC_RELAXED) < gridDim.x) give_way();
-    y[blockIdx.x] /= by;
-}
-"""
 ADD = 'extern "C" __global__ void add(double* y, double a) { y[blockIdx.x] += a; }'
-
-
-def threads_of(function: Function, workers: int = WORKERS) -> set[int]:
-    """Return which threads do a launch; the first worker is the one that launches."""
-    threads = np.zeros(workers, np.int32)
-    run(function, (workers,), (1,), np.zeros(1, np.int32), threads)
-    return set(threads.tolist())
-
-
-def divided(function: Function, y: float, by: float) -> list[float]:
-    """Return what each worker gets for a quotient."""
-    quotients = np.full(WORKERS, y)
-    run(function, (WORKERS,), (1,), np.zeros(1, np.int32), quotients, np.float64(by))
-    return quotients.tolist()
-
-
-def test_libraries_of_all_compilers_have_the_same_threads() -> None:
-    backend, found = HostBackend(workers=WORKERS, cache=CACHE), []
-    programs = installed_compilers()
-    for program in (*programs, programs[0]):
-        binary = HostCompiler(program, cache=CACHE).compile(source("meet", MEET), "meet", CompileOptions())
-        found.append(threads_of(backend.device.load(binary)))
-    assert len(found[0]) == WORKERS
-    assert threading.get_native_id() in found[0]
-    assert all(threads == found[0] for threads in found)
-
-
-def test_more_workers_are_more_threads_and_fewer_do_not_end_any() -> None:
-    few, many = build("meet", MEET, workers=2), build("meet", MEET, workers=5)
-    first = threads_of(few, 2)
-    assert first < threads_of(many, 5)
-    assert threads_of(few, 2) == first
 
 
 #: In a process of its own, where what is closed is the library whose code the threads run.
@@ -110,24 +55,6 @@ def test_a_library_is_closed_while_others_go_on(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_child_has_threads_of_its_own() -> None:
-    meet, add = build("meet", MEET, workers=WORKERS), build("add", ADD, workers=WORKERS)
-    mine = threads_of(meet)
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            y = np.ones(64)
-            run(add, (64,), (1,), y, np.float64(1))
-            others = threads_of(meet)
-            status = int(bool(others & mine) or len(others) != WORKERS or (y != 2).any())
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert threads_of(meet) == mine
-
-
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_threads_that_launch_at_once_take_turns_also_across_a_fork() -> None:
@@ -158,25 +85,6 @@ def test_threads_that_launch_at_once_take_turns_also_across_a_fork() -> None:
     assert wrong == [0, 0, 0]
 
 
-ROUNDING = {"x86_64": (0x000, 0x800), "aarch64": (0x000000, 0x400000)}
-
-
-@pytest.mark.skipif(platform.machine() not in ROUNDING, reason="how to round upwards is not known here")
-def test_workers_round_as_the_thread_that_launches() -> None:
-    library = ctypes.CDLL("libm.so.6")
-    nearest, upwards = ROUNDING[platform.machine()]
-    functions = [build("divide", DIVIDE + f"// {i}", workers=WORKERS) for i in range(2)]
-    below = divided(functions[0], 1.0, 3.0)[0]
-    assert library.fesetround(upwards) == 0
-    try:
-        up = [divided(function, 1.0, 3.0) for function in functions]
-    finally:
-        library.fesetround(nearest)
-    above = float(np.nextafter(below, 1))
-    assert up == [[above] * WORKERS] * 2
-    assert [divided(function, 1.0, 3.0) for function in functions] == [[below] * WORKERS] * 2
-
-
 def test_threads_sleep_when_nothing_is_launched() -> None:
     function = build("add", ADD, workers=WORKERS)
     y = np.zeros(64)
@@ -185,3 +93,44 @@ def test_threads_sleep_when_nothing_is_launched() -> None:
     worked_s = time.process_time()
     time.sleep(0.5)
     assert time.process_time() - worked_s < 0.1
+
+
+WHERE = """
+extern "C" int where_am_i() __asm__("sched_getcpu");
+extern "C" int who_am_i() __asm__("gettid");
+extern "C" __global__ void where(int* processors, int* threads, int n) {
+    const int i = blockIdx.x;
+    if (i >= n) return;
+    for (int k = 0; k < 20000; ++k) __asm__ volatile("" ::: "memory");
+    processors[i] = where_am_i();
+    threads[i] = who_am_i();
+}
+"""
+
+
+def processors_by_thread(function: Function) -> dict[int, set[int]]:
+    """Return the processors each thread was seen on, over some launches."""
+    seen: dict[int, set[int]] = {}
+    n = 2000
+    for _ in range(20):
+        processors, threads = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
+        run(function, (n,), (1,), processors, threads, np.int32(n))
+        for thread, processor in zip(threads.tolist(), processors.tolist(), strict=True):
+            seen.setdefault(thread, set()).add(processor)
+    return seen
+
+
+def test_workers_run_where_the_process_may_each_on_a_processor_of_its_own() -> None:
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) > 1:
+        seen = processors_by_thread(build("where", WHERE, workers=len(allowed)))
+        assert all(len(processors) == 1 for processors in seen.values())
+        assert len(set().union(*seen.values())) == len(seen)
+    os.sched_setaffinity(0, {max(allowed)})
+    try:
+        for workers in (1, 3 * len(allowed)):
+            seen = processors_by_thread(build("where", WHERE, workers=workers))
+            assert set().union(*seen.values()) == {max(allowed)}
+        assert os.sched_getaffinity(0) == {max(allowed)}
+    finally:
+        os.sched_setaffinity(0, allowed)

@@ -8,9 +8,8 @@ import sys
 import pytest
 from limited_backend import LimitedBackend
 
-from mptune.backends import BACKENDS, get_backend
+from mptune.backends import BACKENDS
 from mptune.backends.base import Backend
-from mptune.errors import UnknownNameError
 from mptune.testing.backends import BackendConformance
 
 
@@ -33,11 +32,6 @@ def test_a_backend_is_registered_under_its_name():
     for name, cls in BACKENDS.items():
         assert issubclass(cls, Backend)
         assert cls.name == name
-
-
-def test_an_unknown_name_gets_the_nearest_one():
-    with pytest.raises(UnknownNameError, match="did you mean 'host'"):
-        get_backend("hots")
 
 
 def test_the_suite_does_not_import_pytest():

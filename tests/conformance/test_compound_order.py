@@ -1,26 +1,22 @@
 """No flags have a compiler of another device reorder or contract what compound types need as it is written.
 
-Of GPUs' compilers the code is read, by OpenCL it is run. What the host's compilers do is in test_prelude_compound.py.
+Their code is read. What the host's compilers do is in test_prelude_compound.py.
 """
 
 from __future__ import annotations
 
-import math
 import re
 import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 from vendor_compilers import needs, nvrtc
 
 from mptune.backends import get_backend
-from mptune.backends.base import Buffer, CompileOptions
+from mptune.backends.base import CompileOptions
 from mptune.cpp.prelude import prelude
-from mptune.kernel import LaunchShape
-from mptune.precision import COMPOUND
 
 OBJDUMP = shutil.which("llvm-objdump") or next(map(str, sorted(Path("/usr/lib").glob("llvm-*/bin/llvm-objdump"))), "")
 #: What rounding loses of a sum, of one whose first part is larger, and of a product; a term of sums in each type.
@@ -110,57 +106,3 @@ def test_hiprtc_keeps_every_operation(architecture: str, flags: tuple[str, ...],
         assert found_in(operations[f"{name}_float"]) == wanted
         assert found_in(operations[f"{name}_double"]) == wanted
     assert bool(found_in(operations["simplified"])) == (not flags), "these flags would have it all gone"
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "flags",
-    [
-        (),
-        ("-cl-mad-enable",),
-        ("-cl-mad-enable", "-cl-no-signed-zeros"),
-        ("-cl-fast-relaxed-math",),
-    ],
-)
-@pytest.mark.parametrize(
-    "sums", [pytest.param("fp32_neumaier", marks=[*needs("opencl"), pytest.mark.full]), "fp32x2", "fp64_neumaier"]
-)
-def test_opencl_gives_the_same_sums_with_all_flags(sums: str, flags: tuple[str, ...]) -> None:
-    backend = get_backend("opencl")
-    if not backend.availability().can_run:
-        pytest.skip("nothing here runs OpenCL")
-    n, columns = 301, 64
-    kept = COMPOUND[sums].computed_in.cpp
-    source = f"""{prelude()}
-extern "C" __global__ void sums_of_products({kept}* sum, const {kept}* x, const {kept}* y) {{
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    local<mp::{sums}> s = 0;
-    for (int k = 0; k < {n}; ++k) s = fma(x[k * {columns} + i], y[k * {columns} + i], s);
-    sum[i] = static_cast<{kept}>(s);
-}}
-"""
-    rng = np.random.default_rng(3)
-    dtype = COMPOUND[sums].computed_in.dtype
-    x = (rng.standard_normal((n, columns)) * 2.0 ** rng.integers(-9, 10, (n, columns))).astype(dtype)
-    y = rng.standard_normal((n, columns)).astype(dtype)
-    # What is left of a sum that takes itself back is what rounding lost, but for the last term.
-    x[n // 2 : n - 1], y[n // 2 : n - 1] = -x[: n // 2], y[: n // 2]
-    # In fp64 products of floats are exact.
-    products = np.float64(x) * np.float64(y) if sums == "fp32x2" else np.float64(x * y)
-    exact = np.array([math.fsum(column) for column in products.T])
-    size = np.abs(products).sum(axis=0)
-    binary = backend.compiler.compile(source, "sums_of_products", CompileOptions(flags=flags))
-    function = backend.device.load(binary)
-    arguments: list[Buffer] = []
-    for array in (np.zeros(columns, dtype), x, y):
-        arguments.append(backend.device.allocate(array.nbytes))
-        arguments[-1].write(np.ascontiguousarray(array))
-    function.launch(LaunchShape((1, 1, 1), (columns, 1, 1), 0), arguments)
-    found = np.empty(columns, dtype)
-    arguments[0].read(found)
-    function.unload()
-    for buffer in arguments:
-        buffer.free()
-    u = COMPOUND[sums].computed_in.unit_roundoff
-    assert (np.abs(found - exact) <= u * np.abs(exact) + n * u * u * size).all()
-    assert (np.abs(np.float64(found)) < 1e-3 * np.float64(size)).any()

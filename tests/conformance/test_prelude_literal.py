@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 from prelude_library import COMPILERS, assembly, every_value, library, pointer, precision_of, rounded
-from vendor_compilers import needs, nvrtc
+from vendor_compilers import needs
 
 from mptune.backends import BACKENDS
 from mptune.backends.base import CompileOptions
@@ -18,7 +17,6 @@ from mptune.cpp.prelude import prelude
 from mptune.errors import CompileError
 
 SOURCE = "prelude_literal.cpp"
-TEXT = Path(__file__).with_name(SOURCE).read_text(encoding="utf-8")
 TYPES = ("double", "float", "half", "bfloat16")
 
 
@@ -57,11 +55,6 @@ def test_a_body_with_literals_computes_in_its_own_type(cpp, name):
     safe = np.abs(value) > 0.05  # elsewhere rounding decides which branch is taken
     assert np.abs(y.astype(np.float64) - wanted)[safe].max() <= 8 * precision.unit_roundoff
     assert safe.sum() > n // 2
-
-
-def test_it_becomes_an_integer_where_one_is_asked_for(cpp):
-    assert cpp.integers(9) == 6  # 4.5 cut off, + 2.5 cut off
-    assert cpp.integers(2) == -1
 
 
 @pytest.mark.full
@@ -126,31 +119,3 @@ def test_it_is_the_nearest_double_on_gpus(backend, architecture, tmp_path):
     wrong = prelude() + checks_of({"0.1": float(np.nextafter(0.1, 1))}) + kernel
     with pytest.raises(CompileError):
         handle.compiler.compile(wrong, "tenth", CompileOptions(architecture))
-
-
-@pytest.mark.parametrize(
-    ("backend", "architecture"),
-    [
-        pytest.param("cuda", "sm_80", marks=[*needs("cuda"), pytest.mark.full]),
-        pytest.param("hip", "gfx90a", marks=[*needs("hip"), pytest.mark.full]),
-    ],
-)
-def test_gpus_compile_it(backend, architecture, tmp_path):
-    handle = BACKENDS[backend](cache=BinaryCache(tmp_path))
-    binary = handle.compiler.compile(prelude() + TEXT, "body_half", CompileOptions(architecture))
-    assert binary.log == ""
-    assert b"body_bfloat16" in binary.image
-
-
-@pytest.mark.parametrize("architecture", [pytest.param("sm_90", marks=[*needs("cuda"), pytest.mark.full])])
-def test_a_gpu_has_constants_of_the_type(architecture):
-    ptx, _ = nvrtc(prelude() + TEXT, "by_literal", architecture)
-    bodies = dict(re.findall(r"\.entry (\w+)\((.*?)\n\}", ptx, re.DOTALL))
-    # The two may choose by opposite comparisons.
-    by_hand, by_literal = (
-        (re.findall(r"^\t(?!setp)([a-z]\S*)", bodies[name], re.MULTILINE), set(re.findall(r"0f\w+", bodies[name])))
-        for name in ("by_hand", "by_literal")
-    )
-    assert by_hand == by_literal
-    # Only 1.0_num / n, an integer, is computed in double.
-    assert len(re.findall(r"(?:add|sub|mul|div|rcp|fma)\S*\.f64", bodies["body_float"])) == 1

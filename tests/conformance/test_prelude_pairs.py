@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import re
-import subprocess
 from fractions import Fraction
 from pathlib import Path
 
@@ -156,14 +155,6 @@ def test_neighbours_need_no_alignment(where, cpp):
     assert not found[:, 5].any()
 
 
-@pytest.mark.parametrize("where", everywhere((), host=[()]))
-def test_aligned_neighbours_move_together(where):
-    x = np.random.default_rng(4).standard_normal(4 * BLOCK).astype(np.float16)
-    found = np.zeros_like(x)
-    run(where, "aligned_half", BLOCK, x, found)
-    assert np.array_equal(found, x - np.float16(1))
-
-
 @pytest.mark.parametrize(("where", "cpp"), everywhere(("half",), ("bfloat16",)))
 def test_comparisons_are_those_of_numbers(where, cpp):
     pairs = operands(cpp, np.random.default_rng(0), 20_000)[:, :2]
@@ -174,36 +165,6 @@ def test_comparisons_are_those_of_numbers(where, cpp):
         a, b = pairs.T.astype(np.float64)
     wanted = (a == b) | (a != b) << 1 | (a < b) << 2 | (a <= b) << 3 | (a > b) << 4 | (a >= b) << 5
     assert np.array_equal(found, wanted)
-
-
-@pytest.mark.gxx
-def test_kernels_keep_their_names_where_half_is_a_macro():
-    """As it is for hiprtc."""
-    command = ["g++", "-E", "-P", "-x", "c++", "-Dhalf=mptune_half", "-"]
-    text = subprocess.run(command, input=SOURCE, text=True, capture_output=True, check=True).stdout
-    names = set(re.findall(r"__global__ void (\w+)\(", text))
-    assert {f"{source}_to_{target}" for source in TYPES for target in TYPES[1:]} <= names
-    assert not [name for name in names if "mptune" in name]
-
-
-@pytest.mark.gxx
-@pytest.mark.full
-@pytest.mark.parametrize("width", [256, 512])
-def test_gcc_writes_what_its_assembler_knows(width, tmp_path):
-    # Of vectors it makes of single _Float16, g++ 12 writes "vinsert<i128vldq>".
-    asked = ["g++", "-march=sapphirerapids", f"-mprefer-vector-width={width}", "-x", "c++", "-c"]
-    if subprocess.run([*asked, "-fsyntax-only", "/dev/null"], capture_output=True, check=False).returncode:
-        pytest.skip("this g++ cannot compile for sapphirerapids")
-    flags = ["-std=c++17", "-O3", "-w", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"]
-    text = f"{prelude()}{SOURCE}\nMPTUNE_HOST_ENTRY(arithmetic_half_8)\n"
-    done = subprocess.run(
-        [*asked, *flags, "-", "-o", str(tmp_path / "kernels.o")],
-        input=text,
-        text=True,
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def values_of(cpp, rng):

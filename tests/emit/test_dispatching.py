@@ -13,12 +13,19 @@ import numpy as np
 import pytest
 from awkward_kernel import AWKWARD, NASTY, run_of
 from command_line import caller
+from programs import (
+    CLANG,
+    RUNTIME_COMPILERS,
+    build,
+    check_hip,
+    compile_for,
+    compiled,
+    needs_hip_headers,
+    nvcc,
+    run_program,
+)
 from runs_by_size import POLY, at_size, trial, undecided
-from test_programs import CLANG, HIP_HEADERS, _missing, build, run_program
 
-from mptune.backends.base import CompileOptions
-from mptune.backends.cuda import CudaBackend
-from mptune.backends.hip import HipBackend
 from mptune.data import DataManager
 from mptune.emit import emit_dispatch
 from mptune.errors import KernelError
@@ -131,6 +138,8 @@ def test_the_header_chooses_as_python_does_at_a_thousand_sizes(tmp_path: Path) -
         found = asked(tmp_path, POLY, device, sizes)
         assert found == expected(chooser, sizes, widest=is_wide)
         assert len(set(found)) >= (1 if is_wide else 3)
+    # No argument of the kernel can hold these sizes.
+    assert asked(tmp_path, POLY, (here.backend, here.device, ""), [{"n": n} for n in (0, 2**31, 2**53)]) == ["", "", ""]
 
 
 def test_wisdom_of_which_nothing_is_valid_is_refused(tmp_path: Path) -> None:
@@ -140,47 +149,20 @@ def test_wisdom_of_which_nothing_is_valid_is_refused(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize("count", [pytest.param(4, marks=pytest.mark.full), 8])
-def test_the_table_of_many_sizes_is_small(count: int, tmp_path: Path) -> None:
-    names = tuple(f"n{i}" for i in range(count))
-    many = Kernel(
-        name="many",
+def test_the_table_of_many_sizes_is_small(tmp_path: Path) -> None:
+    names = tuple(f"n{i}" for i in range(8))
+    many = PLANE.changed(
         parameters=[PrecisionParameter("t", ["fp64", "fp32"])],
+        constraints=[],
         arguments=[Out("y", names, precision="t"), In("x", names, precision="t")],
         sizes={"default": dict.fromkeys(names, 16)},
-        inputs=lambda rng, size: {},
-        reference=lambda given, size: {},
         grid=[names[0]],
         block=[32],
-        template='extern "C" __global__ void many({{ t }}* y, const {{ t }}* x) {}',
+        template='extern "C" __global__ void plane({{ t }}* y, const {{ t }}* x) {}',
     )
     trials = [trial(2.0, 1e-16, kernel=many), trial(1.0, 1e-7, kernel=many, t="fp32")]
     emit_dispatch(wisdom_of(run_of(many, trials, threshold=1e-3)), tmp_path, kernel=many)
-    assert (tmp_path / "tuned_many.hpp").stat().st_size < 100_000
-
-
-@pytest.mark.full
-def test_there_is_no_variant_for_sizes_that_an_argument_cannot_hold(tmp_path: Path) -> None:
-    wisdom = wisdom_of(at_size(1000), at_size(10**9))
-    emit_dispatch(wisdom, tmp_path, kernel=POLY)
-    (known,) = wisdom.kernels
-    sizes = [{"n": n} for n in (0, 1000, 10**9, 2**31 - 1 - 2**16, 2**31 - 1, 2**31, 2**53)]
-    found = asked(tmp_path, POLY, (known.backend, known.device, known.architecture), sizes)
-    assert [bool(each) for each in found] == [False, True, True, True, False, False, False]
-
-
-@pytest.mark.full
-def test_so_it_does_where_errors_are_zero_at_some_sizes_and_beside_them(tmp_path: Path) -> None:
-    exact = {1024: ["fp16"], 4096: ["fp16", "fp32"], 65_536: ["fp16"], 10**6: ["fp16", "fp32"]}
-    exact[2_000_000_011] = ["fp16", "fp32"]
-    wisdom = wisdom_of(at_size(3000), *(at_size(n, exact=kinds) for n, kinds in exact.items()))
-    emit_dispatch(wisdom, tmp_path, kernel=POLY)
-    (known,) = wisdom.kernels
-    at = (600, 1024, 2000, 3000, 4096, 9000, 40_000, 65_536, 10**6, 2_000_000_011)
-    sizes = [{"n": n + step} for n in at for step in (-1, 0, 1)]
-    found = asked(tmp_path, POLY, (known.backend, known.device, known.architecture), sizes)
-    assert found == expected(Chooser(known, POLY), sizes)
-    assert ["fp16" in each for each in found[-9:]] == [False, True, False] * 3
+    assert (tmp_path / "tuned_plane.hpp").stat().st_size < 100_000
 
 
 @pytest.mark.full
@@ -199,45 +181,6 @@ def test_so_it_does_for_several_sizes_several_limits_and_constraints(tmp_path: P
     found = asked(tmp_path, PLANE, (known.backend, known.device, known.architecture), sizes)
     assert found == expected(Chooser(known, PLANE), sizes)
     assert len(set(found)) >= 5
-
-
-@pytest.mark.full
-def test_what_is_chosen_is_launched_and_gives_its_answer(tmp_path: Path) -> None:
-    written = emit_dispatch(wisdom_of(at_size(1000), at_size(4000)), tmp_path, kernel=POLY, max_error=1.5e-4)
-    (tmp_path / "main.cpp").write_text(
-        """
-        #include "tuned_poly.hpp"
-        #include <cstdio>
-        #include <cstring>
-        #include <vector>
-        template <class T> double run(const tuned_poly::Variant& variant, int n, T value) {
-            std::vector<T> x(n, value), y(n + 1);
-            T *px = x.data(), *py = y.data();
-            void* arguments[] = {&py, &px, &n};
-            tuned_poly::Sizes sizes;
-            sizes.n = n;
-            if (tuned_poly::launch(variant, sizes, arguments, 2)) return -1;
-            return y[n] == 0 ? y[n - 1] : -2;
-        }
-        int main() {
-            for (int n : {1100, 3900, 90000}) {
-                tuned_poly::Sizes sizes;
-                sizes.n = n;
-                const auto* variant = tuned_poly::dispatch(tuned_poly::devices[0], sizes);
-                if (!variant) return 1;
-                double y = -3;
-                if (!std::strcmp(variant->types.x, "fp16")) y = run<unsigned short>(*variant, n, 0x3800);
-                if (!std::strcmp(variant->types.x, "fp32")) y = run<float>(*variant, n, 0.5f);
-                if (!std::strcmp(variant->types.x, "fp64")) y = run<double>(*variant, n, 0.5);
-                std::printf("%s %d %.17g\\n", variant->types.x, variant->is_baseline, y);
-            }
-        }
-        """
-    )
-    sources = [name for name in written.files if name.endswith(".cu")]
-    lines = run_program(build(tmp_path, "main.cpp", *sources, flags=FLAGS)).stdout.splitlines()
-    value = np.polyval([0.5, -1.0, 2.0, 1.0], 0.5)
-    assert lines == [f"fp16 0 {np.float16(value).view(np.uint16)}", f"fp32 0 {value}", f"fp64 1 {value}"]
 
 
 def awkward_at(n: int, taps: int) -> Run:
@@ -324,22 +267,9 @@ def test_sizes_that_are_written_into_sources_have_variants_of_their_own(awkward:
 
 
 @pytest.mark.full
-@pytest.mark.nvrtc
-@pytest.mark.skipif(bool(_missing(CudaBackend)), reason=_missing(CudaBackend) or "NVRTC is there")
-def test_nvrtc_compiles_the_variants(awkward: Path) -> None:
-    source = (awkward / "tuned_awkward_1.cu").read_text()
-    whole = source.replace('#include "tuned_awkward_prelude.hpp"', (awkward / "tuned_awkward_prelude.hpp").read_text())
-    options = CompileOptions("sm_80")
-    assert CudaBackend().compiler.compile(whole, "tuned_awkward_1_function", options).image
-
-
-@pytest.mark.nightly
-@pytest.mark.hiprtc
-@pytest.mark.skipif(bool(_missing(HipBackend)), reason=_missing(HipBackend) or "hiprtc is there")
-def test_hiprtc_compiles_the_variants(awkward: Path) -> None:
-    source = (awkward / "tuned_awkward_1.cu").read_text()
-    whole = source.replace('#include "tuned_awkward_prelude.hpp"', (awkward / "tuned_awkward_prelude.hpp").read_text())
-    assert HipBackend().compiler.compile(whole, "tuned_awkward_1_function", CompileOptions("gfx90a")).image
+@pytest.mark.parametrize(("backend", "architecture"), RUNTIME_COMPILERS)
+def test_runtime_compilers_take_the_variants(awkward: Path, backend: str, architecture: str) -> None:
+    compile_for(backend, architecture, awkward / "tuned_awkward_1.cu", "tuned_awkward_1_function")
 
 
 @pytest.mark.nightly
@@ -350,35 +280,16 @@ def test_nvcc_compiles_the_variants_and_the_header(awkward: Path, tmp_path: Path
         "    return tuned_awkward::dispatch(tuned_awkward::devices[0], {}) == nullptr;\n}\n"
     )
     for source in ("tuned_awkward_1.cu", "use.cu"):
-        command = ["nvcc", "-std=c++17", "-O0", "-arch=sm_80", "-c", source, "-o", tmp_path / "object.o"]
-        done = subprocess.run(command, cwd=awkward, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        nvcc(awkward / source, tmp_path)
 
 
 @pytest.mark.full
-@pytest.mark.skipif(CLANG is None or HIP_HEADERS is None, reason="clang++ or the HIP headers are not installed")
+@needs_hip_headers
 def test_clang_accepts_the_variants_for_hip_and_warns_of_nothing_in_the_header(awkward: Path, tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / ".hipVersion").write_text("HIP_VERSION_MAJOR=5\nHIP_VERSION_MINOR=2\nHIP_VERSION_PATCH=0\n")
-    (tmp_path / "include").mkdir()
-    (tmp_path / "include" / "hip").symlink_to(HIP_HEADERS / "hip")
-    command = [CLANG, "-x", "hip", "--cuda-host-only", "--offload-arch=gfx90a", f"--rocm-path={tmp_path}"]
-    command += ["-nogpulib", "-std=c++17", "-fsyntax-only", "-w", "tuned_awkward_1.cu"]
-    done = subprocess.run(command, cwd=awkward, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    check_hip(awkward / "tuned_awkward_1.cu", "host", tmp_path)
     (tmp_path / "use.cpp").write_text('#include "tuned_awkward.hpp"\nint main() {}\n')
-    command = [
-        CLANG,
-        "-std=c++17",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        f"-I{awkward}",
-        "-fsyntax-only",
-        tmp_path / "use.cpp",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    warned = ("-Wall", "-Wextra", "-Werror", "-fsyntax-only")
+    compiled(CLANG, "-std=c++17", *warned, f"-I{awkward}", tmp_path / "use.cpp", folder=tmp_path)
 
 
 # -- the command ---------------------------------------------------------------------------------

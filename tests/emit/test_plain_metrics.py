@@ -32,14 +32,10 @@ def test_they_agree(name: str) -> None:
     with np.errstate(all="ignore"):
         assert plain(name)(output, reference) == pytest.approx(METRICS[name](output, reference), rel=1e-12)
         assert plain(name)(reference, reference) == 0
+        if name in ("MRE", "NRMSE", "NMAE", "RMSRE", "MALE", "MaxRE"):  # over nothing
+            assert plain(name)(np.ones(2), np.zeros(2)) == METRICS[name](np.ones(2), np.zeros(2)) == np.inf
         output[1, 1] = np.nan
         assert np.isnan(plain(name)(output, reference))
-
-
-@pytest.mark.parametrize("name", ["MRE", "NRMSE", "NMAE", "RMSRE", "MALE", "MaxRE"])
-def test_over_nothing_it_is_infinite(name: str) -> None:
-    with np.errstate(all="ignore"):
-        assert plain(name)(np.ones(2), np.zeros(2)) == METRICS[name](np.ones(2), np.zeros(2)) == np.inf
 
 
 @pytest.mark.parametrize("stored", ["fp16", "bf16", "fp32"])

@@ -9,22 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 from awkward_kernel import run_of
+from programs import RUNTIME_COMPILERS, build, compile_for, run_program
 from runs_by_size import trial
 from test_dispatching import FLAGS, wisdom_of
-from test_programs import build, run_program
-from vendor_compilers import needs
 
-from mptune.backends import get_backend
-from mptune.backends.base import CompileOptions
 from mptune.data import DataManager
 from mptune.emit import emit_dispatch
 from mptune.emit.sizes import opened
-from mptune.errors import MptuneError
 from mptune.kernel import In, Kernel, Out, Role, Sizes
 from mptune.kernel.limits import widest
 from mptune.run import Run
 from mptune.source.loading import bundled_kernels, load_kernel
-from mptune.source.render import with_parameters
 from mptune.space.configuration import Configuration
 from mptune.space.expressions import Expression
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
@@ -38,14 +33,8 @@ CASES: dict[str, tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int], 
         {"M": 64, "N": 64, "K": 64},
         {"M": 96, "N": 96, "K": 96},
         {"M": 67, "N": 83, "K": 71},
-        {
-            **dict.fromkeys(("MWG", "NWG"), 32),
-            **dict.fromkeys(("MDIMC", "NDIMC", "MDIMA", "NDIMB"), 8),
-            **dict.fromkeys(("VWM", "VWN"), 4),
-            "KWG": 16,
-            "double_buffer": True,
-            "fine_prefetch": False,
-        },
+        dict.fromkeys(("MDIMC", "NDIMC", "MDIMA", "NDIMB"), 8)
+        | {"MWG": 32, "NWG": 32, "KWG": 16, "VWM": 4, "VWN": 4, "double_buffer": True, "fine_prefetch": False},
     ),
     "convolution2d": (
         {"width": 96, "height": 40},
@@ -59,16 +48,7 @@ CASES: dict[str, tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int], 
         {"width": 79, "height": 59, "charges": 77},
         {"tile_size_x": 4, "tile_size_y": 2},
     ),
-    "mriq": ({"side": 6, "samples": 60}, {"side": 9, "samples": 120}, {"side": 7, "samples": 101}, {"tile_size": 4}),
     "kmeans": ({"n": 3000}, {"n": 9000}, {"n": 5003, "clusters": 37}, {"points_per_thread": 4}),
-    "lavamd": (
-        {"boxes": 2, "particles": 20},
-        {"boxes": 3, "particles": 40},
-        {"boxes": 3, "particles": 31},
-        {"tile_size": 4},
-    ),
-    "inverse_kinematics": ({"n": 2000}, {"n": 8000}, {"n": 4007}, {"tile_size": 2}),
-    "newton_raphson": ({"n": 2000}, {"n": 8000}, {"n": 4007}, {"tile_size": 4}),
 }
 
 
@@ -91,14 +71,6 @@ def emitted(name: str, folder: Path) -> Kernel:
     written = emit_dispatch(wisdom_of(run_at(kernel, small, wide), run_at(kernel, large, wide)), folder, kernel=kernel)
     assert set(kernel.runtime_sizes).isdisjoint(written.fixed)
     return kernel
-
-
-@pytest.fixture(scope="module")
-def gemm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of what is emitted of a matrix product."""
-    folder = tmp_path_factory.mktemp("gemm")
-    emitted("gemm", folder)
-    return folder
 
 
 def program_of(kernel: Kernel, folder: Path, sizes: Sizes) -> Path:
@@ -179,28 +151,11 @@ def test_dispatch_computes_at_sizes_that_were_never_tuned(name: str, tmp_path: P
 
 
 @pytest.mark.full
-def test_what_was_tuned_has_its_sizes_written_in_and_others_take_them_as_parameters(gemm: Path) -> None:
-    header = (gemm / "tuned_gemm.hpp").read_text()
-    texts = [path.read_text() for path in sorted(gemm.glob("tuned_gemm_[0-9]*.cu"))]
-    opened_texts = [text for text in texts if "int launched_M, int launched_N, int launched_K)" in text]
-    # Two choices of types, each at two tuned sizes and once for all others; and for nobody M = 64 where it is 67.
-    assert (len(texts), len(opened_texts)) == (6, 2)
-    assert all("launched_" not in text for text in texts[:2])
-    assert header.count("&M_, &N_, &K_") == 2
-    (written,) = (line for line in header.splitlines() if "fixed in all sources" in line)
-    assert written.startswith("// transposed_a, transposed_b are fixed in all sources")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("backend", "architecture"),
-    [pytest.param("cuda", "sm_80", marks=needs("cuda")), pytest.param("hip", "gfx90a", marks=needs("hip"))],
-)
-def test_runtime_compilers_take_sizes_as_parameters(backend: str, architecture: str, gemm: Path) -> None:
-    text = next(t for p in sorted(gemm.glob("*_[0-9]*.cu")) if "launched_M" in (t := p.read_text()))
-    whole = text.replace('#include "tuned_gemm_prelude.hpp"', (gemm / "tuned_gemm_prelude.hpp").read_text())
-    function = text.partition("#define gemm ")[2].split()[0]
-    assert get_backend(backend).compiler.compile(whole, function, CompileOptions(architecture)).image
+@pytest.mark.parametrize(("backend", "architecture"), RUNTIME_COMPILERS)
+def test_runtime_compilers_take_sizes_as_parameters(backend: str, architecture: str, tmp_path: Path) -> None:
+    emitted("gemm", tmp_path)
+    source = next(p for p in sorted(tmp_path.glob("*_[0-9]*.cu")) if "launched_M" in p.read_text())
+    compile_for(backend, architecture, source, source.read_text().partition("#define gemm ")[2].split()[0])
 
 
 # -- what a template does with a size ------------------------------------------------------------
@@ -249,39 +204,6 @@ def test_what_a_template_prints_and_asks(
     assert tuple(each for each in found.conditions if not each.startswith("abs(")) == asked
 
 
-@pytest.mark.parametrize("text", ["{{ ceildiv(n, 8) }}", "{{ (m - n) // 8 }}", "{{ (m - n) % 8 + n % 8 }}"])
-def test_quotients_are_rounded_as_python_does(text: str) -> None:
-    kernel = asking(text)
-    for n in range(90, 111):
-        sizes = Sizes({"n": n, "m": 7})
-        found = opened(kernel, kernel.configuration({}), sizes)
-        plain = Expression(text.strip("{} ").replace("ceildiv(n, 8)", "-(-n // 8)")).evaluate(sizes)
-        assert found is not None
-        code = found.body.partition("int k = ")[2].partition(";")[0]
-        # C++ rounds to 0, and so does this.
-        values = {f"launched_{name}": _Int(value) for name, value in sizes.items()}
-        assert int(eval(code, {}, values)) == plain
-
-
-class _Int(int):
-    """An integer that divides as C++ does."""
-
-    def __truediv__(self, other: int) -> _Int:
-        return _Int(int(self) // other if self >= 0 else -(-int(self) // other))
-
-    def __mod__(self, other: int) -> _Int:
-        return _Int(int(self) - int(self / other) * other)
-
-    def __sub__(self, other: int) -> _Int:
-        return _Int(int(self) - int(other))
-
-    def __add__(self, other: int) -> _Int:
-        return _Int(int(self) + int(other))
-
-    def __neg__(self) -> _Int:
-        return _Int(-int(self))
-
-
 def test_numbers_stay_within_what_an_int_holds() -> None:
     kernel = asking("{{ n * n * m }}")
     found = opened(kernel, kernel.configuration({}), kernel.resolve_sizes())
@@ -295,11 +217,6 @@ def test_numbers_stay_within_what_an_int_holds() -> None:
     assert not holds(2**40, 1)
 
 
-def test_a_runtime_size_that_is_none_is_named() -> None:
-    with pytest.raises(MptuneError, match="unknown runtime size of kernel asking: 'k'"):
-        asking("0", ("k",))
-
-
 @pytest.mark.parametrize("name", [name for name in bundled_kernels() if load_kernel(name).runtime_sizes])
 def test_bundled_kernels_take_their_sizes_as_parameters_at_their_default_size(name: str) -> None:
     kernel = load_kernel(name)
@@ -307,9 +224,3 @@ def test_bundled_kernels_take_their_sizes_as_parameters_at_their_default_size(na
     found = opened(kernel, widest(kernel, sizes, {"matrix_units": ""})[0], sizes)
     assert found is not None
     assert set(found.names) == set(kernel.runtime_sizes)
-
-
-def test_parameters_are_put_after_those_of_the_function() -> None:
-    kernel = asking("0")
-    body = 'extern "C" __global__ void __launch_bounds__(32) asking(double* y, f<int, (3)> x) {}'
-    assert "f<int, (3)> x, int a, int b) {}" in with_parameters(kernel, body, ["int a", "int b"])

@@ -1,6 +1,7 @@
 """Every bundled kernel compiles for every vendor; no device is needed, only the vendor's runtime compiler.
 
-One configuration of each for one vendor in the full tier; every value and every pair of types nightly.
+One configuration of each for one vendor in the full tier; every value nightly. ``benchmarks/compile_all.py`` compiles
+all signatures.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 
 import pytest
@@ -26,9 +26,6 @@ from mptune.space.configuration import Configuration
 from mptune.space.parameters import PrecisionParameter
 from mptune.space.search_space import SearchSpace
 from mptune.tuning.check import select
-
-#: Kernels that compile fast: every pair of types, too; ``benchmarks/compile_all.py`` compiles all signatures.
-SMALL = ("axpy", "kmeans")
 
 #: What a compiler is known to need minutes for, as constraints that leave it out; a tuner gives up on it as on any
 #: other error of a compiler. gfx90a computes bf16 in float and rounds with integers; unrolled for sixteen points that
@@ -72,21 +69,6 @@ def one(space: SearchSpace, _: Sequence[str]) -> Iterable[Configuration]:
     return [space.configuration(0)]
 
 
-def values(space: SearchSpace, signature_names: Sequence[str]) -> Iterable[Configuration]:
-    return select(space, signature_names, "values")
-
-
-def pairs(space: SearchSpace, signature_names: Sequence[str]) -> Iterable[Configuration]:
-    """Choose few signatures in which every two parameters have every two values that go together."""
-    offered = select(space, signature_names, "signatures")
-    covered = [set(itertools.combinations([(n, c[n]) for n in signature_names], 2)) for c in offered]
-    missing = set().union(*covered)
-    while missing:
-        best = max(range(len(offered)), key=lambda i: len(covered[i] & missing))
-        missing -= covered[best]
-        yield offered[best]
-
-
 @pytest.mark.parametrize(
     ("name", "backend", "architecture"),
     [
@@ -103,12 +85,10 @@ def test_one_configuration_of_a_bundled_kernel_compiles(name: str, backend: str,
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("backend", "architecture"), TARGETS)
-@pytest.mark.parametrize(
-    ("name", "choose"), [*((name, values) for name in bundled_kernels()), *((name, pairs) for name in SMALL)]
-)
-def test_a_bundled_kernel_compiles(name: str, choose: Choose, backend: str, architecture: str) -> None:
+@pytest.mark.parametrize("name", bundled_kernels())
+def test_a_bundled_kernel_compiles(name: str, backend: str, architecture: str) -> None:
     kernel = load_kernel(name)
-    assert failures(kernel, kernel.resolve_sizes(), backend, architecture, choose) == ""
+    assert failures(kernel, kernel.resolve_sizes(), backend, architecture, select) == ""
 
 
 @functools.cache
@@ -130,7 +110,7 @@ def launched(name: str) -> list[tuple[Kernel, Sizes]]:
     ("choose", "backend", "architecture"),
     [
         *(pytest.param(one, *t.values, marks=[*t.marks, pytest.mark.full], id=t.id) for t in TARGETS[1:4]),
-        *(pytest.param(values, *t.values, marks=[*t.marks, pytest.mark.nightly], id=f"values-{t.id}") for t in TARGETS),
+        *(pytest.param(select, *t.values, marks=[*t.marks, pytest.mark.nightly], id=f"values-{t.id}") for t in TARGETS),
     ],
 )
 @pytest.mark.parametrize("name", bundled_applications())

@@ -11,12 +11,10 @@ from vendor_compilers import needs
 
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.errors import ConstraintError, MptuneError, UnknownNameError
+from mptune.errors import MptuneError, UnknownNameError
 from mptune.kernel import Kernel, Sizes
-from mptune.kernel.limits import space_on
-from mptune.measure.instrument import Instrument
 from mptune.precision import COMPOUND, PRECISIONS
-from mptune.source.loading import load_kernel, load_tunable
+from mptune.source.loading import load_kernel
 from mptune.source.render import render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PrecisionParameter
@@ -72,14 +70,6 @@ def optimised(kernel: Kernel, narrow: str, sums: str) -> Configuration:
     return kernel.configuration(OPTIMISED[kernel.name] | types_of(kernel, narrow, sums))
 
 
-def another(kernel: Kernel, sizes: Sizes, narrow: str, sums: str) -> Configuration:
-    """Return one drawn at random of those with such types that a processor would compile."""
-    chosen = types_of(kernel, narrow, sums) | ({"policy": "accurate"} if kernel.name == "coulombic" else {})
-    here = space_on(kernel, sizes, get_backend("host").device.facts())
-    space = here.restrict({name: (value,) for name, value in chosen.items()})
-    return space.configuration(int(np.random.default_rng(7).integers(space.size)))
-
-
 def exactly_in_fp32(kernel: Kernel) -> Launcher:
     def inputs(rng: np.random.Generator, size: Sizes) -> dict[str, Any]:
         drawn = kernel.inputs(rng, size)
@@ -114,26 +104,6 @@ def test_sums_keep_what_fp32_loses(name: str) -> None:
     assert plain > 1.02 * error("fp32_neumaier"), "nothing was lost that could be kept"
 
 
-@pytest.mark.parametrize(
-    ("name", "sums"),
-    few(
-        [("coulombic", "bf16x3"), *zip(SUMS, COMPOUND, strict=True), *zip(SUMS, reversed(COMPOUND), strict=True)],
-        full=4,
-    ),
-)
-def test_optimisations_change_little(name: str, sums: str) -> None:
-    run = exactly_in_fp32(load_kernel(name))
-    (output,) = run.kernel.outputs
-    here, there = (
-        run.run(configuration)[output.name]
-        for configuration in (
-            optimised(run.kernel, "fp32", sums),
-            another(run.kernel, run.data.sizes, "fp32", sums),
-        )
-    )
-    np.testing.assert_allclose(there, here, rtol=1e-5 if sums == "bf16x3" else 4 * 2.0**-24)
-
-
 @pytest.mark.parametrize(("backend", "architecture", "sums"), TARGETS)
 @pytest.mark.parametrize(
     "name", [name if name == "kmeans" else pytest.param(name, marks=pytest.mark.nightly) for name in SUMS]
@@ -154,13 +124,6 @@ def test_searches_have_them_only_where_they_are_asked_for() -> None:
         assert asked.restricted(["fp32x2"]).values == ("fp32x2",)
 
 
-def test_a_scalar_product_of_an_application_has_them() -> None:
-    application = load_tunable("conjugate_gradient")
-    parameter = next(p for p in application.parameters if p.name == "dot.sum_type")
-    assert parameter.values == ("fp64", "fp32")
-    assert parameter.parse("fp32x2") == "fp32x2"
-
-
 def test_memory_has_a_plain_type() -> None:
     kernel = load_kernel("kmeans")
     (distance,) = kernel.outputs
@@ -178,14 +141,6 @@ def test_operations_are_counted_as_those_they_are_made_of() -> None:
     for name, entry in COMPOUND.items():
         work = kernel.work(kernel.configuration({"accumulator_type": name}), sizes)
         assert work.flops_by_precision == {str(entry.computed_in): entry.flops_of_fma * 640**3}
-
-
-def test_instrumented_runs_refuse_them() -> None:
-    kernel = load_kernel("coulombic")
-    instrument = Instrument(kernel, kernel.resolve_sizes("smoke"))
-    with pytest.raises(ConstraintError, match=r"potential_type is fp32x2, which is compound: .* one of fp64, fp32"):
-        instrument.errors({"potential_type": "fp32x2"})
-    assert len(instrument.binaries) == 0
 
 
 def test_mistakes_are_named() -> None:

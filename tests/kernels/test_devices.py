@@ -1,7 +1,6 @@
 """Every bundled kernel against its reference, in every precision, on every device there is.
 
-The host is among them in one precision, so that this is known to work where there is no GPU; what the host computes in
-the others, each kernel's own tests look at.
+The host is among them in one precision, so that this is known to work where there is no GPU.
 """
 
 from __future__ import annotations

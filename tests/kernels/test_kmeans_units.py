@@ -13,11 +13,7 @@ from matrix_units import WAYS as EVERY_WAY
 from matrix_units import counted, simulated, stored, to_tf32
 from numpy.typing import NDArray
 
-from mptune.backends.cuda import CudaBackend
-from mptune.backends.hip import HipBackend
-from mptune.backends.opencl import OpenclBackend
 from mptune.kernel import Argument, Kernel
-from mptune.kernel.limits import device_constraints
 from mptune.precision import PRECISIONS
 from mptune.source.loading import load_kernel
 from mptune.source.render import render
@@ -157,27 +153,6 @@ def test_the_error_of_tf32_is_that_of_its_digits(kmeans: Kernel) -> None:
     threads = kmeans.configuration({**tf32, "math": "simt"})
     assert np.abs(launcher(kmeans, SIZES[1], seed=35).run(threads)["distance"] / reference - 1).mean() < 2.0**-20
     assert kmeans.signature_of(tf32) != kmeans.signature_of(threads)
-
-
-def test_only_devices_with_units_have_more_configurations(kmeans: Kernel) -> None:
-    def ways(limits: Mapping[str, Any]) -> tuple[int, set[Any]]:
-        space = kmeans.search_space(kmeans.resolve_sizes(), device_constraints(kmeans, limits))
-        chosen = space.configurations(np.arange(space.size))
-        return space.size, {(c["math"], c["point_type"]) for c in chosen if c["math"] != "simt"}
-
-    # In shared memory there is room for the points of 1024 threads in 2 bytes, of 512 in 4 and of 256 in 8.
-    sizes = {"fp16": 25, "bf16": 25, "fp32": 20, "fp64": 15}
-    for limits, found in (
-        ({"is_gpu": False, "matrix_units": ""}, {}),
-        (OpenclBackend.facts(""), {}),
-        (CudaBackend.facts("sm_75"), {}),
-        (CudaBackend.facts("sm_80"), {"fp16": "mma", "bf16": "mma", "fp32": "tf32", "fp64": "mma"}),
-        (HipBackend.facts("gfx90a"), dict.fromkeys(("fp16", "bf16", "fp32", "fp64"), "mma")),
-        (HipBackend.facts("gfx1100"), dict.fromkeys(("fp16", "bf16"), "mma")),
-    ):
-        total, of_units = ways(limits)
-        assert of_units == {(how, name) for name, how in found.items()}
-        assert total == 50 * 64 + sum(sizes[name] for name in found)
 
 
 @pytest.mark.parametrize(("factor", "block_size"), [("fp16", 1024), ("fp32", 512), ("fp64", 256)])

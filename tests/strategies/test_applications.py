@@ -130,15 +130,3 @@ def test_with_a_focus_on_the_baseline_only_its_tuning_changes():
     assert all(each.configuration.is_among(wide) for each in trials)
     best = min(made.run(c).time_ms for c in configurations if c.is_among(wide))
     assert min(each.time_ms for each in trials) <= 1.02 * best
-
-
-def test_several_are_asked_for_at_a_time():
-    made = Made((1.0, 1.0, 1.0))
-    strategy = strategy_for(made, 1e-3)
-    trials = []
-    for _ in range(8):
-        asked = strategy.ask(5)
-        assert len(set(asked)) == 5
-        trials += map(made.run, asked)
-        strategy.tell(trials[-5:])
-    assert min(t.time_ms for t in trials if t.is_valid and t.error <= 1e-3) <= 1.02 * made.best(1e-3)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from mixed_precision import SIGNATURE, Kernel
+from mixed_precision import Kernel
 from searches import drive
 
 from mptune.results.objective import Objective
@@ -16,8 +16,7 @@ from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.base import Strategy
-from mptune.strategies.bayesian_multi import METHODS, BayesianMultiStrategy
-from mptune.strategies.model_based.gaussian_process import Posterior
+from mptune.strategies.bayesian_multi import METHODS, AdvancedMulti, BayesianMultiStrategy, Multi
 from mptune.testing.strategies import StrategyConformance
 from tests.tiers import few
 
@@ -82,25 +81,12 @@ def test_exploration_follows_the_contextual_variance() -> None:
     assert 0.0 < strategy.exploration < 0.02
 
 
-def test_exploration_may_be_constant() -> None:
-    line = _Line(_bumpy)
-    strategy = line.strategy(initial=5, contextual="no", exploration="0.25")
-    line.run(strategy, 30)
-    assert strategy.exploration == 0.25
-
-
 def test_the_unit_of_time_does_not_matter() -> None:
     runs = []
     for unit in (1.0, 2.0**-10, 2.0**10):
         line = _Line(lambda p, unit=unit: unit * _bumpy(p))  # type: ignore[misc]
         runs.append(line.run(line.strategy(seed=1), 50))
     assert runs[0] == runs[1] == runs[2]
-
-
-def test_times_that_differ_by_rounding_alone_count_as_equal() -> None:
-    lines = [_Line(lambda _: 0.3), _Line(lambda p: math.nextafter(0.3, p % 2))]
-    equal, rounded = [line.run(line.strategy(initial=5), 20) for line in lines]
-    assert rounded == equal
 
 
 # -- portfolios --------------------------------------------------------------------------------
@@ -131,44 +117,6 @@ def test_only_advanced_multi_lets_no_two_functions_suggest_the_same() -> None:
         assert sorted([0, *strategy.suggestions]) == suggested
 
 
-@pytest.mark.parametrize("method", ["multi-fast", "multi-ultrafast"])
-@pytest.mark.parametrize("batch", [1, 4])
-def test_the_fast_methods_keep_all_functions_and_suggest_nothing_twice(method: str, batch: int) -> None:
-    line = _Line(_bumpy)
-    strategy = line.strategy(method=method, initial=8)
-    found = line.run(strategy, 100, batch)
-    assert len(set(found)) == 100
-    assert strategy.active == NAMES
-    assert min(_bumpy(p) for p in found) == pytest.approx(min(_bumpy(p) for p in range(1000)), rel=1e-3)
-
-
-def test_multi_ultrafast_predicts_every_sixth_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    predicted = []
-    append = Posterior.append
-
-    def counted(self: Posterior, x: Any, score: float) -> None:
-        predicted.append(score)
-        append(self, x, score)
-
-    monkeypatch.setattr(Posterior, "append", counted)
-    line = _Line(_bumpy)
-    for method, options, every in (
-        ("multi-fast", {}, 1),
-        ("multi-ultrafast", {}, 6),
-        ("multi-ultrafast", {"prediction_rounds": 3}, 3),
-    ):
-        strategy = line.strategy(method=method, initial=5, **options)
-        line.run(strategy, 5)
-        renewed = []
-        for _ in range(14):
-            predicted.clear()
-            # A round: what the three functions suggest.
-            line.run(strategy, 3)
-            renewed.append(bool(predicted))
-        # At first the model is made, not extended.
-        assert renewed == [i > 0 and i % every == 0 for i in range(14)]
-
-
 def test_a_model_that_was_extended_is_what_it_would_be_if_made_anew() -> None:
     line = _Line(_bumpy)
     told = [line.evaluate(c) for c in line.space.configurations(range(5, 1000, 25))]
@@ -180,20 +128,6 @@ def test_a_model_that_was_extended_is_what_it_would_be_if_made_anew() -> None:
     grown.tell(waiting)
     anew.tell([*told, *waiting])
     assert line.run(grown, 9, batch=3) == line.run(anew, 9, batch=3)
-
-
-@pytest.mark.parametrize("covariance", ["matern52", "rbf"])
-def test_other_covariances_find_the_best_too(covariance: str) -> None:
-    line = _Line(_bumpy)
-    strategy = line.strategy(covariance=covariance, length_scale=0.1, initial=8)
-    found = line.run(strategy, 60)
-    assert min(_bumpy(p) for p in found) == pytest.approx(min(_bumpy(p) for p in range(1000)), rel=1e-3)
-
-
-def test_an_order_of_functions_can_be_given() -> None:
-    line = _Line(_bumpy)
-    assert line.strategy(functions="lcb, ei").active == ("lcb", "ei")
-    assert line.strategy(method="poi").active == ("poi",)
 
 
 # -- trials ------------------------------------------------------------------------------------
@@ -214,57 +148,6 @@ def test_failed_trials_leave_the_model_and_are_replaced_in_the_initial_sample() 
     assert all(index % 3 == 0 for index in strategy.observations)
 
 
-def test_told_trials_are_observations() -> None:
-    line = _Line(_bumpy)
-    told = [line.evaluate(c) for c in line.space.configurations(range(0, 1000, 20))]
-    strategy = line.strategy()
-    strategy.tell(told)
-    asked = line.run(strategy, 6)
-    assert len(strategy.observations) == 56
-    assert min(_bumpy(p) for p in asked) <= min(t.time_ms for t in told)
-    assert not math.isnan(strategy.exploration)
-
-
-def test_the_initial_sample_is_drawn_beside_a_baseline_that_is_one_sided() -> None:
-    kernel = Kernel(None, fail=False)
-    strategy = make("bayesian-multi", kernel.space, kernel.objective, seed=0, options={"initial": 12})
-    assert isinstance(strategy, BayesianMultiStrategy)
-    doubles = kernel.space.restrict({name: ["fp64"] for name in ("x_type", "y_type", "w_type", "sum_type")})
-    strategy.tell([kernel.evaluate(c) for c in doubles.configurations(range(15))])
-    for _ in range(12):
-        strategy.tell([kernel.evaluate(c) for c in strategy.ask(1)])
-        assert math.isnan(strategy.exploration)
-    strategy.ask(1)
-    assert not math.isnan(strategy.exploration)
-
-
-def test_a_batch_spreads_out() -> None:
-    line = _Line(lambda p: 2.0 + math.cos((p - 313) / 150.0))
-    strategy = line.strategy(method="poi", contextual=False, initial=8)
-    line.run(strategy, 8)
-    batch = [int(c["p"]) for c in strategy.ask(5)]  # type: ignore[call-overload]
-    assert len(set(batch)) == 5
-    assert max(batch) - min(batch) > 5
-
-
-@pytest.mark.parametrize("penalty", ["hard", "linear", "decay"])
-@pytest.mark.parametrize(("name", "budget"), few([("bayesian-multi", 60), ("bayesian-baco", 30)]))
-def test_every_penalty_can_be_searched(name: str, budget: int, penalty: str) -> None:
-    kernel = Kernel(3e-6, types=("fp32", "fp16"))
-    objective = Objective(threshold=3e-6, penalty=penalty)
-    options = {"fit_samples": 3, "fit_starts": 1, "trees": 3, "refit": 1.25} if name == "bayesian-baco" else {}
-    strategy = make(name, kernel.space, objective, signature=SIGNATURE, seed=0, options=options)
-    assert kernel.regret(drive(strategy, kernel.evaluate, budget)) < 1.0
-
-
-def test_observations_beyond_the_limit_are_thinned() -> None:
-    line = _Line(_bumpy)
-    limited, whole = line.strategy(max_observations=30), line.strategy()
-    best = [min(_bumpy(p) for p in line.run(strategy, 120)) for strategy in (limited, whole)]
-    assert len(limited.observations) == 120
-    assert best[0] == pytest.approx(best[1], rel=1e-3)
-
-
 # -- search ------------------------------------------------------------------------------------
 
 
@@ -277,16 +160,46 @@ def test_beats_random_in_the_mean(method: str, seeds: int) -> None:
     assert np.mean(ours) < 0.6 * np.mean(random)
 
 
-def test_beats_random_in_a_huge_space() -> None:
-    space = SearchSpace([OrdinalParameter(f"p{i}", range(1, 11)) for i in range(8)])
-    assert space.size == 10**8
+# -- which functions a portfolio keeps ------------------------------------------------------------
 
-    def evaluate(configuration: Configuration) -> Trial:
-        off = sum(abs(float(v) - 3.0 - i % 5) for i, v in enumerate(configuration.values()))  # type: ignore[arg-type]
-        return _trial(configuration, 1.0 + off)
+DISTINCT = {"ei": 1, "poi": 2, "lcb": 3}
 
-    best = {}
-    for name, options in (("bayesian-multi", {"sample": 500, "initial": 10}), ("random", {})):
-        strategy = make(name, space, Objective(), seed=2, options=options)
-        best[name] = min(t.time_ms for t in drive(strategy, evaluate, 60))
-    assert best["bayesian-multi"] < 0.5 * best["random"]
+
+def test_observations_are_discounted() -> None:
+    portfolio = Multi(("ei", "poi"), threshold=5, discount=0.5)
+    for ei, poi in ((4.0, 1.0), (2.0, 1.0), (1.0, 8.0)):
+        portfolio.close({"ei": 1, "poi": 2}, {"ei": ei, "poi": poi})
+    assert portfolio.scores == {"ei": 4.0 / 4 + 2.0 / 2 + 1.0, "poi": 1.0 / 4 + 1.0 / 2 + 8.0}
+
+
+def test_multi_counts_duplicates_within_its_window_alone() -> None:
+    observed = {"ei": 1.0, "poi": 3.0, "lcb": 9.0}
+    for window, left in ((None, ("poi", "lcb")), (3, NAMES), (5, ("poi", "lcb"))):
+        portfolio = Multi(NAMES, threshold=2, discount=0.65, window=window)
+        for n in range(5):
+            portfolio.close({"ei": 1, "poi": 1, "lcb": 2} if n % 2 == 0 else DISTINCT, observed)
+        assert portfolio.active == left
+
+
+def test_advanced_multi_drops_what_is_worse_and_resets_the_counts() -> None:
+    portfolio = AdvancedMulti(NAMES, threshold=3, discount=0.75, required=0.1)
+    observed = {"ei": 1.04, "poi": 1.04, "lcb": 0.8}
+    for _ in range(2):
+        portfolio.close(DISTINCT, observed)
+    assert portfolio.active == NAMES
+    portfolio.close(DISTINCT, observed)
+    assert portfolio.active == ("ei", "poi")
+    for _ in range(30):
+        portfolio.close(DISTINCT, {"ei": 1.0, "poi": 1.1})
+    assert portfolio.active == ("ei", "poi")
+
+
+def test_advanced_multi_promotes_what_is_better() -> None:
+    portfolio = AdvancedMulti(NAMES, threshold=3, discount=0.75, required=0.1)
+    # The mean is 1.04: the others are 8% worse, one is 15% better.
+    observed = {"ei": 0.96, "poi": 1.2, "lcb": 0.96}
+    for _ in range(2):
+        portfolio.close(DISTINCT, observed)
+    assert portfolio.active == NAMES
+    portfolio.close(DISTINCT, observed)
+    assert portfolio.active == ("poi",)

@@ -18,8 +18,7 @@ from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.space.search_space import SearchSpace
-from mptune.strategies import chosen_name, make
-from mptune.strategies.bayesian_pareto import BayesianParetoStrategy
+from mptune.strategies import make
 from tests.tiers import few
 
 KERNEL = Kernel(None)
@@ -80,14 +79,6 @@ def test_under_a_threshold_it_spends_nothing_on_signatures_known_to_exceed_it() 
     assert _share(objective, trials) > 0.95
 
 
-@pytest.mark.full
-def test_three_objectives_and_what_is_known_of_them() -> None:
-    objective = Objective(also=("error", "memory_bytes"))
-    informed, uninformed = (_share(objective, _search("bayesian-pareto", objective, 50, told=t)) for t in (True, False))
-    assert informed > 0.97
-    assert informed > uninformed > _share(objective, _search("random", objective, 50))
-
-
 def _toy(seed: int) -> tuple[SearchSpace, dict[Configuration, Trial]]:
     """Return 64 configurations with random times, more for wider types, and errors by type."""
     space = SearchSpace(
@@ -119,13 +110,6 @@ def test_it_finds_the_exact_front_of_a_small_space(seed: int) -> None:
         asked += strategy.ask(1)
         strategy.tell([trials[asked[-1]]])
     assert len(asked) <= 36
-
-
-def test_the_default_strategy_makes_way_for_several_objectives() -> None:
-    assert isinstance(make("bayesian", KERNEL.space, TIME_AND_ERROR), BayesianParetoStrategy)
-    assert not isinstance(make("bayesian", KERNEL.space, Objective()), BayesianParetoStrategy)
-    assert chosen_name("bayesian", TIME_AND_ERROR) == "bayesian-pareto"
-    assert chosen_name("nsga2", TIME_AND_ERROR) == "nsga2"
 
 
 @pytest.mark.parametrize("name", ["genetic", "bayesian-baco"])
@@ -163,3 +147,11 @@ def test_an_error_of_zero_and_one_that_is_not_finite_do_no_harm() -> None:
     assert len(set(asked)) == space.size
     # What is known not to be finite comes last.
     assert sum(c["type"] == "bf16" for c in asked[:40]) <= 8
+
+
+@pytest.mark.full
+def test_three_objectives_and_what_is_known_of_them() -> None:
+    objective = Objective(also=("error", "memory_bytes"))
+    informed, uninformed = (_share(objective, _search("bayesian-pareto", objective, 50, told=t)) for t in (True, False))
+    assert informed > 0.97
+    assert informed > uninformed > _share(objective, _search("random", objective, 50))

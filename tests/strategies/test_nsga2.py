@@ -2,62 +2,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from landscape import LAYOUTS, SPACE, ruggedness, time_ms
 from landscape import evaluate as evaluate_time
 from searches import drive
 
-from mptune.errors import UnknownNameError
 from mptune.results.objective import Objective
+from mptune.results.pareto import hypervolume
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.base import Strategy
+from mptune.strategies.nsga2 import crowding_distances, non_dominated_ranks
 from mptune.strategies.population import CROSSOVERS
 
 
-def _error(c: Configuration) -> float:
-    """Return an error that is smallest where the kernel is slow."""
-    decades = float(c["a"]) / 4 + float(c["c"]) + 2.0 * LAYOUTS.index(str(c["layout"]))  # type: ignore[arg-type]
-    return 10.0 ** (decades - 12.0 + ruggedness(c))
-
-
 def _evaluate(c: Configuration) -> Trial:
+    """Return a trial with an error that is smallest where the kernel is slow."""
     if not evaluate_time(c).is_valid:
         return evaluate_time(c)
-    energy_j = 1.0 + abs(float(c["a"]) - 1.0) + abs(float(c["b"]) - 16.0)  # type: ignore[arg-type]
-    metrics = {"time_ms": time_ms(c), "error": _error(c), "energy_j": energy_j}
+    decades = float(c["a"]) / 4 + float(c["c"]) + 2.0 * LAYOUTS.index(str(c["layout"]))  # type: ignore[arg-type]
+    metrics = {"time_ms": time_ms(c), "error": 10.0 ** (decades - 12.0 + ruggedness(c))}
     return Trial(c, Status.OK, measurement=Measurement(metrics))
 
 
-def _search(
-    name: str, seed: int, budget: int, batch: int = 1, objective: Objective | None = None, **options: object
-) -> list[Trial]:
-    return drive(make(name, SPACE, objective or Objective(), seed=seed, options=options), _evaluate, budget, batch)
-
-
-def _hypervolume(trials: Sequence[Trial], second: str = "error") -> float:
-    """Return the area that time and log10 of the second metric dominate, up to 16 ms and 1e3."""
-    points = sorted((t.time_ms, math.log10(t.metric(second))) for t in trials if t.is_valid)
-    area, lowest = 0.0, 3.0
-    for time, level in points:
-        if time < 16.0 and level < lowest:
-            area += (16.0 - time) * (lowest - level)
-            lowest = level
-    return area
-
-
 @cache
-def _mean_hypervolume(name: str, seeds: int, second: str = "error", batch: int = 1, **options: object) -> float:
-    objective = Objective() if second == "error" else Objective(also=(second,))
-    found = [_search(name, seed, 150, batch, objective, **options) for seed in range(seeds)]
-    return float(np.mean([_hypervolume(trials, second) for trials in found]))
+def _mean_hypervolume(name: str, seeds: int, batch: int = 1, **options: object) -> float:
+    """Return the area that time and log10 of the error dominate, up to 16 ms and 1e3."""
+    found = []
+    for seed in range(seeds):
+        strategy = make(name, SPACE, Objective(), seed=seed, options=options)
+        trials = [t for t in drive(strategy, _evaluate, 150, batch) if t.is_valid]
+        found.append(hypervolume(np.array([[t.time_ms, math.log10(t.error)] for t in trials]), [16.0, 3.0]))
+    return float(np.mean(found))
 
 
 @pytest.mark.parametrize(
@@ -71,10 +57,6 @@ def _mean_hypervolume(name: str, seeds: int, second: str = "error", batch: int =
 def test_it_covers_more_than_random(crossover: str, batch: int, seeds: int) -> None:
     found = _mean_hypervolume("nsga2", seeds, batch=batch, crossover=crossover)
     assert found > 1.02 * _mean_hypervolume("random", 8)
-
-
-def test_any_metric_can_be_an_objective() -> None:
-    assert _mean_hypervolume("nsga2", 4, "energy_j") > _mean_hypervolume("random", 8, "energy_j")
 
 
 # -- who has children --------------------------------------------------------------------------------
@@ -125,11 +107,6 @@ def test_feasible_beats_infeasible_by_excess() -> None:
         assert _fittest(n, trials, Objective(threshold=1e-4)) == expected
 
 
-def test_a_metric_a_trial_lacks_makes_it_worst() -> None:
-    trials = [_trial(0, time_ms=5.0), _trial(1, time_ms=5.0, error=math.nan), _trial(2, time_ms=5.0, error=1e3)]
-    assert _fittest(2, [*trials, _trial(3, time_ms=1.0)]) == {2, 3}
-
-
 RATE = Objective("throughput", minimise=False)
 
 
@@ -147,12 +124,6 @@ def test_objectives_have_their_directions(objective: Objective, trials: list[Any
     assert _fittest(2, [_trial(i, **metrics) for i, metrics in enumerate(trials)], objective) == expected
 
 
-def test_three_objectives_are_compared() -> None:
-    numbers = [(1.0, 1e-3, 9.0), (2.0, 1e-6, 9.0), (3.0, 1e-9, 1.0), (3.0, 1e-8, 1.0)]
-    trials = [_trial(i, time_ms=t, error=e, energy_j=j) for i, (t, e, j) in enumerate(numbers)]
-    assert _fittest(3, trials, Objective(also=("error", "energy_j"))) == {0, 1, 2}
-
-
 def test_parents_are_winners_of_tournaments_and_their_genes_mutate_as_often_as_they_should() -> None:
     parents = [_trial(i, time_ms=1.0 + i, error=1e-3) for i in range(10)]
     strategy = _told(parents, population=10, crossover_probability=0.0, mutations=1.5)
@@ -165,6 +136,69 @@ def test_parents_are_winners_of_tournaments_and_their_genes_mutate_as_often_as_t
     assert np.mean(changed) == pytest.approx(1.5 / (1 - (1 - 1.5 / 8) ** 8), abs=0.15)
 
 
-def test_a_metric_no_trial_has_is_named_with_those_there_are() -> None:
-    with pytest.raises(UnknownNameError, match="objective 'enery_j': 'enery_j'; did you mean 'energy_j'"):
-        _search("nsga2", 0, 60, objective=Objective(also=("enery_j",)))
+# -- dominance ---------------------------------------------------------------------------------------
+
+Rows = list[list[float]]
+
+
+@st.composite
+def _rows(draw: st.DrawFn, numbers: st.SearchStrategy[float]) -> Rows:
+    columns = draw(st.integers(1, 4))
+    return draw(st.lists(st.lists(numbers, min_size=columns, max_size=columns), min_size=1, max_size=14))
+
+
+FEW = st.sampled_from([0.0, 1.0, 2.0, 3.0, math.inf, -math.inf])
+MANY = st.floats(-1e6, 1e6)
+
+
+def _dominates(one: tuple[list[float], float], other: tuple[list[float], float]) -> bool:
+    (costs, violation), (rivals, rival_violation) = one, other
+    if violation != rival_violation:
+        return violation < rival_violation
+    return all(a <= b for a, b in zip(costs, rivals, strict=True)) and costs != rivals
+
+
+def _peeled(costs: Rows, violations: list[float]) -> list[int]:
+    """Return the front of each row by taking away the non-dominated ones until none is left."""
+    rows = list(zip(costs, violations, strict=True))
+    ranks: dict[int, int] = {}
+    while len(ranks) < len(rows):
+        left = [i for i in range(len(rows)) if i not in ranks]
+        best = [i for i in left if not any(_dominates(rows[j], rows[i]) for j in left)]
+        ranks.update(dict.fromkeys(best, max(ranks.values(), default=-1) + 1))
+    return [ranks[i] for i in range(len(rows))]
+
+
+@settings(max_examples=50)
+@given(_rows(st.one_of(FEW, MANY)), st.data())
+def test_ranks_are_those_of_peeling(costs: Rows, data: st.DataObject) -> None:
+    violation = st.sampled_from([0.0, 0.0, 0.5, 2.0, math.inf])
+    violations = data.draw(st.lists(violation, min_size=len(costs), max_size=len(costs)))
+    assert non_dominated_ranks(np.array(costs), np.array(violations)).tolist() == _peeled(costs, violations)
+
+
+def _exact_crowding(costs: Rows) -> list[Fraction | float]:
+    distances: list[Fraction | float] = [Fraction(0)] * len(costs)
+    for m in range(len(costs[0])):
+        finite = [row[m] for row in costs if math.isfinite(row[m])]
+        if not finite or len({row[m] for row in costs}) == 1:
+            continue
+        order = sorted(range(len(costs)), key=lambda i: costs[i][m])
+        at = [Fraction(min(max(costs[i][m], min(finite)), max(finite))) for i in order]
+        distances[order[0]] = distances[order[-1]] = math.inf
+        for k in range(1, len(order) - 1):
+            if at[-1] > at[0]:
+                distances[order[k]] += (at[k + 1] - at[k - 1]) / (at[-1] - at[0])
+    return distances
+
+
+@settings(max_examples=50)
+@given(_rows(st.one_of(FEW, st.floats(-1.7e308, 1.7e308), st.integers(-5, 5).map(float))))
+def test_crowding_is_the_relative_gap_between_neighbours(costs: Rows) -> None:
+    expected = [float(value) for value in _exact_crowding(costs)]
+    assert crowding_distances(np.array(costs)).tolist() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_a_metric_a_trial_lacks_makes_it_worst() -> None:
+    trials = [_trial(0, time_ms=5.0), _trial(1, time_ms=5.0, error=math.nan), _trial(2, time_ms=5.0, error=1e3)]
+    assert _fittest(2, [*trials, _trial(3, time_ms=1.0)]) == {2, 3}

@@ -121,18 +121,6 @@ def test_faults_become_trials_and_the_search_goes_on_in_a_new_worker(backend, tm
     assert run.statuses == {"ok": 1, **failed, "inaccurate": 1}
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("backend", ["hip"], indirect=True)
-def test_matrix_units_are_those_of_the_architecture(backend):
-    """AMD's take fp32 as it is; NVIDIA's would round it to eleven digits."""
-    tile = {"MWG": 32, "NWG": 32, "KWG": 16, "MDIMC": 4, "warps_along_n": 2, "stages": 2, "resident": 1, "raster": 1}
-    types = dict.fromkeys(("a_type", "accumulator_type", "c_type"), "fp32")
-    fixed = {name: [value] for name, value in {"math": "mma", **tile, **types}.items()}
-    run = tune("gemm", **settings(backend, None, size="smoke", budget=1, max_error=1e-5, restrict=fixed))
-    assert run.statuses == {"ok": 1}
-    assert 0 < run.best.error < 1e-6
-
-
 @pytest.mark.parametrize("backend", MORE, indirect=True)
 def test_an_application_is_tuned_and_resumed_by_two_workers(backend, tmp_path):
     file, given = TESTS / "awkward_application.py", settings(backend, tmp_path / "run.db")

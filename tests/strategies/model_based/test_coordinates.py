@@ -4,21 +4,17 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau, spearmanr
 
-from mptune.errors import UnknownNameError
 from mptune.precision import precision
 from mptune.space.parameters import (
-    BooleanParameter,
     CategoricalParameter,
     IntegerParameter,
     OrdinalParameter,
     Parameter,
     PermutationParameter,
-    PolicyParameter,
     PrecisionParameter,
     RealParameter,
 )
-from mptune.space.search_space import SearchSpace
-from mptune.strategies.model_based.coordinates import PERMUTATION_DISTANCES, distances, normalised
+from mptune.strategies.model_based.coordinates import PERMUTATION_DISTANCES, distances
 from mptune.strategies.model_based.gaussian_process import matern52
 
 
@@ -51,18 +47,6 @@ def test_exponential_numbers_are_as_far_apart_as_their_logarithms(parameter: Par
     assert parameter.log_scale
     logs = np.log(np.array(parameter.values, dtype=float))
     np.testing.assert_allclose(_table(parameter), ((logs[:, None] - logs[None, :]) / np.ptp(logs)) ** 2, atol=1e-14)
-
-
-def test_categories_are_the_same_or_not() -> None:
-    np.testing.assert_allclose(_table(CategoricalParameter("p", ["a", "b", "c", 4, 5])), 1.0 - np.eye(5))
-    np.testing.assert_allclose(_table(BooleanParameter("p")), 1.0 - np.eye(2))
-
-
-def test_what_is_ordered_differs_by_rank() -> None:
-    ranks = np.arange(3)
-    expected = (ranks[:, None] - ranks[None, :]) ** 2 / 4
-    np.testing.assert_allclose(_table(PolicyParameter("p")), expected)
-    np.testing.assert_allclose(_table(OrdinalParameter("p", ["small", "medium", "large"])), expected)
 
 
 def test_precisions_differ_by_the_logarithms_of_roundoff_and_bytes() -> None:
@@ -106,11 +90,6 @@ def test_covariances_of_permutations_are_positive_definite(permutation: str) -> 
         assert np.linalg.eigvalsh(matern52(table / length**2)).min() > 0
 
 
-def test_without_logarithms_numbers_are_as_far_apart_as_they_differ() -> None:
-    plain = distances([OrdinalParameter("p", [1, 2, 4, 8, 16])], log=False)
-    np.testing.assert_allclose(plain.at(np.arange(5)[:, None])[:, 0], [0, 1 / 15, 3 / 15, 7 / 15, 1])
-
-
 def test_distances_add_up_by_parameter() -> None:
     parameters = [
         OrdinalParameter("a", [1, 2, 4]),
@@ -131,45 +110,4 @@ def test_distances_add_up_by_parameter() -> None:
         np.testing.assert_allclose(found, table[codes[first, column], codes[second, column]], atol=1e-14)
 
 
-def test_an_unknown_distance_suggests_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match="did you mean 'kendall'"):
-        distances([BooleanParameter("p")], "kendal")
-
-
 # -- the normalised space ----------------------------------------------------------------------
-
-
-def _apart(space: SearchSpace) -> np.ndarray:
-    x = normalised(space.parameters).at(space.codes(np.arange(space.size)))
-    return np.asarray(np.sqrt(np.square(x[:, None] - x[None, :]).sum(axis=2)))
-
-
-def test_values_are_spaced_linearly_whatever_they_are() -> None:
-    for parameter in (
-        OrdinalParameter("p", [1, 2, 4, 1024]),
-        OrdinalParameter("p", [10, 20, 30, 40]),
-        OrdinalParameter("p", ["tiny", "small", "large", "huge"]),
-    ):
-        x = normalised([parameter]).at(np.arange(4)[:, None])
-        np.testing.assert_allclose(x, [[0.0], [1 / 3], [2 / 3], [1.0]])
-
-
-def test_constant_parameters_are_pruned() -> None:
-    space = SearchSpace([OrdinalParameter("one", [7]), BooleanParameter("b"), PrecisionParameter("t", ["fp32"])])
-    coordinates = normalised(space.parameters).at(space.codes([0, 1]))
-    np.testing.assert_array_equal(coordinates, [[0.0], [1.0]])
-    only = normalised([OrdinalParameter("one", [7])])
-    assert only.at(np.zeros((1, 1), dtype=np.int32)).shape == (1, 0)
-
-
-def test_categories_are_equally_far_apart() -> None:
-    apart = _apart(SearchSpace([CategoricalParameter("c", ["a", "b", "c"])]))
-    np.testing.assert_allclose(apart, 1.0 - np.eye(3))
-
-
-@pytest.mark.parametrize("order", [["fp64", "fp32", "fp16", "bf16"], ["bf16", "fp64", "fp16", "fp32"]])
-def test_precisions_are_placed_by_what_they_are_not_by_their_order(order: list[str]) -> None:
-    apart = _apart(SearchSpace([PrecisionParameter("t", order)]))
-    at = {name: order.index(name) for name in order}
-    assert apart[at["fp16"], at["bf16"]] < apart[at["fp32"], at["fp16"]] < apart[at["fp64"], at["fp16"]]
-    assert apart.max() == pytest.approx(1.0)

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from mixed_precision import PRECISIONS, SIGNATURE, Kernel
 
 from mptune.precision import precision
 from mptune.results.objective import Objective
@@ -55,37 +54,6 @@ def test_the_coarsest_type_dominates_and_widening_never_hurts() -> None:
             assert by_code[a - 1, b, c] <= value + 1e-9
 
 
-def test_a_policy_adds_a_floor_of_its_own() -> None:
-    parameters = [PrecisionParameter("x", TYPES), PolicyParameter("policy")]
-    codes = _all_signatures(2)
-    roundoff = np.array([precision(name).unit_roundoff for name in TYPES])[codes[:, 0]]
-    errors = np.log10(roundoff + np.array([0.0, 1e-6, 1e-3])[codes[:, 1]])
-    model = ErrorModel(parameters)
-    shown = [0, 1, 2, 3, 6]
-    model.fit(codes[shown], errors[shown], np.zeros(len(shown)))
-    np.testing.assert_allclose(model.predict(codes)[0], errors, atol=0.7)
-
-
-def test_other_parameters_scale_the_error() -> None:
-    parameters = [PrecisionParameter("x", TYPES), OrdinalParameter("terms", [1, 2, 4])]
-    codes = _all_signatures(2)
-    errors = _log10_errors(codes[:, :1], [1.0]) + np.array([0.0, -0.8, -1.6])[codes[:, 1]]
-    model = ErrorModel(parameters)
-    shown = [0, 1, 2, 3, 6]
-    model.fit(codes[shown], errors[shown], np.zeros(len(shown)))
-    np.testing.assert_allclose(model.predict(codes)[0], errors, atol=0.5)
-
-
-def test_a_signature_without_precisions_has_a_model_too() -> None:
-    model = ErrorModel([OrdinalParameter("terms", [1, 2, 4])])
-    codes = np.array([[0], [1], [2]], dtype=np.int32)
-    model.fit(codes[:2], np.array([-3.0, -5.0]), np.zeros(2))
-    mean, deviation = model.predict(codes)
-    assert mean[0] > mean[1]
-    assert (deviation > 0).all()
-    assert math.exp(model.log_probability_below(codes, 2.0)[0]) > 0.95
-
-
 # -- what is known of signatures -------------------------------------------------------------------
 
 SPACE = SearchSpace(
@@ -134,16 +102,6 @@ def test_a_measured_signature_decides_for_its_siblings() -> None:
     )
 
 
-def test_an_error_at_the_threshold_is_feasible() -> None:
-    signatures = _observed(Objective(threshold=1e-3), _trial(32, "fp16", "fp16", error=1e-3))
-    assert not _ruled_out(signatures, _codes(64, "fp16", "fp16"))[0]
-
-
-def test_a_failure_to_launch_says_nothing_of_the_error() -> None:
-    signatures = _observed(Objective(threshold=1e-5), _trial(32, "fp16", "fp16", Status.LAUNCH_ERROR))
-    assert not _ruled_out(signatures, _codes(32, "fp16", "fp16"))[0]
-
-
 def test_a_result_that_is_not_finite_is_the_narrow_signatures_fault() -> None:
     failed = [_trial(block, "fp16", "fp32", Status.NON_FINITE) for block in (32, 64)]
     assert not _ruled_out(_observed(Objective(threshold=1e-5), GOOD, failed[0]), _codes(64, "fp16", "fp32"))[0]
@@ -159,35 +117,6 @@ def test_one_inaccurate_configuration_makes_its_signature_improbable_until_anoth
     same, other = (once.log_probability(_codes(block, "fp32", "fp64"))[0] for block in (32, 64))
     assert -math.inf < same < other < math.log(0.01)
     assert _ruled_out(_observed(Objective(threshold=1e-5), GOOD, *bad), _codes(32, "fp32", "fp64"))[0]
-
-
-def test_nothing_is_ruled_out_while_nothing_is_known_to_meet_the_threshold() -> None:
-    bad = [_trial(block, "fp64", "fp64", Status.INACCURATE, error=1.0) for block in (32, 64)]
-    signatures = _observed(Objective(threshold=1e-5), *bad)
-    everything = SPACE.codes(range(SPACE.size))
-    assert not _ruled_out(signatures, everything).any()
-    assert np.isfinite(signatures.log_probability(everything)).all()
-
-
-def test_a_signature_with_one_feasible_sibling_stays_in_the_race() -> None:
-    signatures = _observed(
-        Objective(threshold=1e-3),
-        _trial(32, "fp16", "fp16", error=0.99e-3),
-        _trial(64, "fp16", "fp16", Status.INACCURATE, error=1.01e-3),
-    )
-    assert signatures.log_probability(_codes(64, "fp16", "fp16"))[0] == pytest.approx(math.log(0.5))
-
-
-def test_the_worst_output_counts_with_thresholds_by_output() -> None:
-    objective = Objective(threshold={"u": 1e-2, "v": 1e-6})
-    signatures = _observed(
-        objective,
-        _trial(32, "fp16", "fp64", Status.INACCURATE, **{"error": 1e-3, "error.u": 1e-3, "error.v": 1e-3}),
-        _trial(64, "fp16", "fp64", Status.INACCURATE, **{"error": 1e-3, "error.u": 1e-3, "error.v": 1e-3}),
-        _trial(32, "fp64", "fp16", **{"error": 5e-3, "error.u": 5e-3, "error.v": 1e-9}),
-    )
-    assert _ruled_out(signatures, _codes(64, "fp16", "fp64"))[0]
-    assert not _ruled_out(signatures, _codes(64, "fp64", "fp16"))[0]
 
 
 def test_a_threshold_that_nothing_comes_near_changes_no_prediction() -> None:
@@ -217,29 +146,6 @@ def test_exact_results_and_infinite_errors_are_taken() -> None:
     assert not np.isnan(signatures.log_probability(SPACE.codes(range(SPACE.size)))).any()
 
 
-def test_many_parameters_do_not_overflow_the_keys() -> None:
-    names = [f"p{i}" for i in range(40)]
-    halves = [f"p{i} == p{i + 20}" for i in range(20)]
-    space = SearchSpace([OrdinalParameter(name, [1, 2, 4, 8]) for name in names], halves)
-    codes = np.random.default_rng(0).integers(0, 4, size=(5000, 40)).astype(np.int32)
-    keys = Signatures(space, names, Objective(threshold=1.0)).keys(codes)
-    assert len(np.unique(keys)) == len(np.unique(codes, axis=0))
-
-
-def test_it_ranks_the_signatures_of_a_kernel() -> None:
-    kernel = Kernel(3e-6, fail=False)
-    rng = np.random.default_rng(0)
-    trials = [kernel.evaluate(c) for c in kernel.space.configurations(kernel.space.sample(25, rng))]
-    signatures = Signatures(kernel.space, SIGNATURE, kernel.objective)
-    signatures.observe(kernel.space.codes([kernel.space.index(t.configuration) for t in trials]), trials)
-    others = kernel.space.sample(400, rng)
-    likely = np.exp(signatures.log_probability(kernel.space.codes(others)))
-    feasible = np.array([kernel.error(c) <= 3e-6 for c in kernel.space.configurations(others)])
-    assert likely[feasible].mean() > 0.6
-    assert likely[~feasible].mean() < 0.1
-    assert len(PRECISIONS) == 4
-
-
 def test_a_broken_constraint_says_nothing_about_the_signature() -> None:
     space = SearchSpace([PrecisionParameter("x", TYPES), OrdinalParameter("block", [32, 64])])
     objective = Objective(threshold=1e-3, constraints=("energy_j <= 1",))
@@ -257,3 +163,14 @@ def test_a_broken_constraint_says_nothing_about_the_signature() -> None:
     inaccurate_one = np.flatnonzero(codes[:, 0] == 2)
     assert (signatures.log_probability(codes[inaccurate_one]) < math.log(0.1)).all()
     assert (signatures.log_probability(codes[codes[:, 0] == 1]) == 0).all()
+
+
+def test_a_policy_adds_a_floor_of_its_own() -> None:
+    parameters = [PrecisionParameter("x", TYPES), PolicyParameter("policy")]
+    codes = _all_signatures(2)
+    roundoff = np.array([precision(name).unit_roundoff for name in TYPES])[codes[:, 0]]
+    errors = np.log10(roundoff + np.array([0.0, 1e-6, 1e-3])[codes[:, 1]])
+    model = ErrorModel(parameters)
+    shown = [0, 1, 2, 3, 6]
+    model.fit(codes[shown], errors[shown], np.zeros(len(shown)))
+    np.testing.assert_allclose(model.predict(codes)[0], errors, atol=0.7)

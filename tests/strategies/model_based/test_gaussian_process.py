@@ -64,18 +64,6 @@ def test_posterior_against_high_precision() -> None:
     np.testing.assert_allclose(deviation, deviations, atol=1e-6)
 
 
-@pytest.mark.parametrize("n", [1, 17, 90])
-def test_one_observation_at_a_time_gives_the_same(n: int) -> None:
-    x, y = _data(n)
-    candidates = np.random.default_rng(1).random((3000, 3))
-    whole, growing = (Posterior(HYPERPARAMETERS, candidates, x[:k], y[:k]) for k in (n, 0))
-    for row, value in zip(x, y, strict=True):
-        growing.append(row, value)
-    assert len(growing) == len(whole) == n
-    np.testing.assert_allclose(growing.mean, whole.mean, atol=1e-4)
-    np.testing.assert_allclose(growing.deviation, whole.deviation, atol=1e-3)
-
-
 def test_what_is_imagined_is_expected_and_can_be_forgotten() -> None:
     x, y = _data(40)
     candidates = np.random.default_rng(1).random((50, 3))
@@ -184,14 +172,6 @@ def test_cholesky_factor_and_its_inverse(n: int) -> None:
 def test_a_matrix_without_a_factor_is_refused() -> None:
     with pytest.raises(LinAlgError, match="not positive definite"):
         cholesky(np.diag([1.0, -1.0]))
-
-
-def test_hyperparameters_stay_within_the_bounds_of_their_prior() -> None:
-    prior = LogNormalPrior(3, length_spread=0.01)
-    start = Hyperparameters(np.full(3, 1e-3), signal=1.0, noise=0.1)
-    found = fit(*_data(30), prior, [start], 30).to_vector()
-    assert (found >= prior.low - 1e-9).all()
-    assert (found <= prior.high + 1e-9).all()
 
 
 def _threads() -> list[int]:

@@ -38,21 +38,6 @@ def test_ends_at_the_best_of_the_local_maxima(seed: int, kind: str) -> None:
     assert found == max(reached)
 
 
-def test_leaves_a_start_that_may_not_be_chosen() -> None:
-    values = np.zeros(SPACE.size)
-    values[10] = -np.inf
-    assert ascend({10: -np.inf}, SPACE.neighbours, lambda indices: values[indices]) in SPACE.neighbours(10)
-
-
-def test_stays_where_it_is_on_a_plain() -> None:
-    assert ascend({3: 0.0, 5: 0.0}, SPACE.neighbours, lambda indices: np.zeros(len(indices))) == 3
-
-
-def test_without_neighbours_the_best_start_is_all_there_is() -> None:
-    none = np.empty(0, dtype=np.int64)
-    assert ascend({1: 1.0, 2: 2.0}, lambda _: none, lambda indices: indices.astype(float)) == 2
-
-
 def test_of_too_many_observations_the_best_half_and_some_others_are_held() -> None:
     ranked = list(range(60, 0, -1))
     held = best_and_others(ranked, 20, np.random.default_rng(0))

@@ -81,28 +81,6 @@ def test_with_shuffled_sources_the_search_is_the_one_without(other: Source) -> N
     assert (use.weight, use.remark) == (0.0, "its trials are not used: they do not follow from its parameters")
 
 
-def test_it_is_said_why_a_source_is_of_no_use(other: Source) -> None:
-    few = dataclasses.replace(other, trials=tuple(t for t in other.trials if t.is_valid)[:7], remark="not its errors")
-    same = dataclasses.replace(
-        other, trials=tuple(t.with_measurement(metrics={"time_ms": 1.0}) for t in other.trials if t.is_valid)
-    )
-    strategy = started(few, same, other)
-    strategy.ask(1)
-    assert [use.remark for use in strategy.sources] == [
-        "not its errors; its trials are not used: 7 different configurations ran, and 8 are needed",
-        "its trials are not used: all are equally good",
-        "",
-    ]
-
-
-@pytest.mark.full
-def test_a_source_that_is_the_contrary_is_dropped_on_the_way() -> None:
-    strategy = started(elsewhere(lambda _, t: 10.0 / t), seed=3)
-    best = best_after(strategy, 60)
-    assert strategy.sources[0].weight < 0.3
-    assert best <= 1.05 * best_after(started(seed=3), 60)
-
-
 def test_common_parameters_are_used_and_unknown_values_are_left_out(other: Source) -> None:
     def changed(trial: Trial) -> Trial:
         values = {name: value for name, value in trial.configuration.items() if name != "padded"}
@@ -140,13 +118,6 @@ def test_what_failed_elsewhere_is_improbable_but_not_ruled_out(other: Source) ->
     assert any(fails(t.configuration) for t in found)
 
 
-def test_only_a_strategy_that_can_takes_sources(other: Source) -> None:
-    with pytest.raises(MptuneError, match="strategy random cannot start from earlier runs"):
-        make("random", SPACE, Objective(), sources=[other])
-    with pytest.raises(MptuneError, match="several objectives"):
-        make("bayesian", SPACE, Objective(also=("energy_j",)), sources=[other])
-
-
 # -- errors ----------------------------------------------------------------------------------------
 
 
@@ -182,3 +153,24 @@ def test_errors_of_a_source_teach_the_model_and_are_never_taken_as_measured() ->
         levels.append(another.levels(everything)[0].tolist())
     assert levels[0] == pytest.approx(levels[1], rel=1e-6)  # (the points come in another order)
     assert dict(zip((c["x"] for c in every), levels[0], strict=True))["fp16"] > -3
+
+
+def test_only_a_strategy_that_can_takes_sources(other: Source) -> None:
+    with pytest.raises(MptuneError, match="strategy random cannot start from earlier runs"):
+        make("random", SPACE, Objective(), sources=[other])
+    with pytest.raises(MptuneError, match="several objectives"):
+        make("bayesian", SPACE, Objective(also=("energy_j",)), sources=[other])
+
+
+def test_it_is_said_why_a_source_is_of_no_use(other: Source) -> None:
+    few = dataclasses.replace(other, trials=tuple(t for t in other.trials if t.is_valid)[:7], remark="not its errors")
+    same = dataclasses.replace(
+        other, trials=tuple(t.with_measurement(metrics={"time_ms": 1.0}) for t in other.trials if t.is_valid)
+    )
+    strategy = started(few, same, other)
+    strategy.ask(1)
+    assert [use.remark for use in strategy.sources] == [
+        "not its errors; its trials are not used: 7 different configurations ran, and 8 are needed",
+        "its trials are not used: all are equally good",
+        "",
+    ]

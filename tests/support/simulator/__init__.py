@@ -73,10 +73,6 @@ def environment(folder: Path) -> Mapping[str, str]:
 
     Args:
         folder: an empty one, for what they find.
-
-    Raises:
-        BackendUnavailableError: there is no C++ compiler.
-        subprocess.CalledProcessError: it fails.
     """
     from mptune.backends.host_compiler import find_compiler
 

@@ -9,28 +9,20 @@ import ctypes
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-__all__ = ["ARENA", "GUARD_BYTES", "SHARED_GUARD_BYTES", "changed", "serve", "slack"]
+__all__ = ["ARENA", "GUARD_BYTES", "serve"]
 
 #: Where allocations begin: no system puts anything there by itself.
 ARENA: Final = 1 << 45
 #: Addresses without memory between two of them.
 GUARD_BYTES: Final = 1 << 32
-#: Bytes that belong to nothing beside each variable in shared memory, and after what is asked for at launch.
-SHARED_GUARD_BYTES: Final = 4096
 _MAP_FIXED_NOREPLACE: Final = 0x100000
 _MOST_PARAMETERS: Final = 256
 _RTLD_DL_SYMENT: Final = 1
 _STT_OBJECT: Final = 1
-#: What shared memory is full of before it is written.
-_UNWRITTEN: Final = b"\xff"
-#: What memory of no one is full of, in turn: signalling NaNs of fp64 and of fp32, which arithmetic changes. The second
-#: one is no NaN in fp64, the first one a quiet NaN in half of fp32's. As an integer it is never -1.
-_SLACKS: Final = (0xFFF7FFFFFFBFFFFF.to_bytes(8, "little"), 2 * 0xFFBFFFFF.to_bytes(4, "little"))
-_SLACK_BYTES: Final = 8
 #: As long as the longest scalar, and aligned for it.
 _SLOT: Final = 16
 
@@ -64,10 +56,6 @@ class _Device:
         self._c.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *3 * [ctypes.c_int], ctypes.c_longlong]
         self._c.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
         self._modules: list[ctypes.CDLL] = []
-        #: Of each module, where it has bytes beside shared memory, as the distance from its anchor and how many.
-        self._gaps: list[Sequence[tuple[int, int]]] = []
-        #: The largest dynamic shared memory that a module has had, with what is after it.
-        self._most_shared: dict[int, int] = {}
 
     def map(self, path: str, address: int, nbytes: int) -> bool:
         """Make a file memory at an address; say whether that went well."""
@@ -83,8 +71,8 @@ class _Device:
     def unmap(self, address: int, nbytes: int) -> None:
         self._c.munmap(address, nbytes)
 
-    def load(self, image: bytes, gaps: Sequence[tuple[int, int]]) -> int | None:
-        """Open a library with such bytes beside its shared memory; return its number, None if it is none."""
+    def load(self, image: bytes) -> int | None:
+        """Open a library; return its number, None if it is none."""
         # It stays open: the loader would take another one that gets its inode for the same.
         with tempfile.NamedTemporaryFile(suffix=".so") as file:
             file.write(image)
@@ -93,7 +81,6 @@ class _Device:
                 self._modules.append(ctypes.CDLL(file.name, mode=os.RTLD_NOW | os.RTLD_LOCAL))
             except OSError:
                 return None
-        self._gaps.append(gaps)
         return len(self._modules) - 1
 
     def describe(self, module: int, function: str) -> tuple[list[int], int] | None:
@@ -134,13 +121,8 @@ class _Device:
         block: Sequence[int],
         shared_bytes: int,
         values: Sequence[bytes],
-        number: int,
-    ) -> tuple[int, tuple[int, int, int] | None]:
-        """Run a grid; return a negative number if that could not be, and what was written beside shared memory.
-
-        That is the number of the gap, that of what is after dynamic shared memory being -1, and the first and the last
-        of its bytes that were changed. ``number`` is that of the launch.
-        """
+    ) -> int:
+        """Run a grid; return a negative number if that could not be."""
         slots = (ctypes.c_char * (_SLOT * len(values))).from_buffer(
             bytearray(b"".join(value.ljust(_SLOT, b"\0") for value in values))
         )
@@ -148,44 +130,10 @@ class _Device:
         pointers = (ctypes.c_void_p * len(values))(*range(first, first + len(slots), _SLOT))
         library = self._modules[module]
         library.simulated_poison()
-        anchor, shared = library.simulated_anchor, library.simulated_shared
-        anchor.restype = shared.restype = ctypes.c_void_p
-        given = shared_bytes + SHARED_GUARD_BYTES
-        is_new = given > self._most_shared.get(module, 0)  # all that is shared is then filled
-
-        def beside() -> Iterator[tuple[int, int, bytes]]:
-            gaps = ((anchor() + start, nbytes) for start, nbytes in self._gaps[module])
-            for address, nbytes in ((shared() + shared_bytes, SHARED_GUARD_BYTES), *gaps):
-                yield address, nbytes, _UNWRITTEN * nbytes if is_new else slack(address, nbytes, number)
-
-        if not is_new:
-            for address, nbytes, content in beside():
-                ctypes.memmove(address, content, nbytes)
         launch = library[f"simulated_launch_{function}"]
         launch.restype = ctypes.c_longlong
         extents = ctypes.c_uint * 3
-        took = int(launch(pointers, extents(*grid), extents(*block), ctypes.c_uint(given)))
-        if took < 0:
-            return took, None
-        self._most_shared[module] = max(given, self._most_shared.get(module, 0))
-        for gap, (address, nbytes, content) in enumerate(beside(), -1):
-            if found := changed(ctypes.string_at(address, nbytes), content):
-                return took, (gap, *found)
-        return took, None
-
-
-def slack(address: int, nbytes: int, number: int) -> bytes:
-    """Return what is in memory of no one at an address during a launch, by the number of the launch."""
-    pattern, phase = _SLACKS[number % len(_SLACKS)], address % _SLACK_BYTES
-    return (pattern * (nbytes // _SLACK_BYTES + 2))[phase : phase + nbytes]
-
-
-def changed(found: bytes, before: bytes) -> tuple[int, int] | None:
-    """Return the first and the last of bytes that are not as they were before, None if all are."""
-    if found == before:
-        return None
-    differing = [i for i, (one, other) in enumerate(zip(found, before, strict=True)) if one != other]
-    return differing[0], differing[-1]
+        return int(launch(pointers, extents(*grid), extents(*block), ctypes.c_uint(shared_bytes)))
 
 
 def serve(channel: Connection) -> None:
