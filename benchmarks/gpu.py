@@ -528,4 +528,4 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(bench.main(parser(), "On a GPU", measure, page))
+    sys.exit(bench.main(parser(), "On a GPU", measure, page, keeps=True))
