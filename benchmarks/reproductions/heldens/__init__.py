@@ -29,8 +29,5 @@ ITEMS: Final[Mapping[str, Item]] = MappingProxyType(
         "h-f13": Item(
             "Heldens 2026, Fig. 13", "speedup and NMI of five versions of BBAC-I", coclustering.h_f13, has_sizes=True
         ),
-        "h-f14": Item(
-            "Heldens 2026, Fig. 14", "maps of the clusters of FP64 and Low", coclustering.h_f14, has_sizes=True
-        ),
     }
 )
