@@ -35,11 +35,13 @@ class Program:
         quick: words of its small row; ``{out}`` is a folder for results, ``{work}`` one for progress.
         full: words of its full size.
         may_miss: its exit code 1 says that a target was missed.
+        needs: pattern of files beside the checkout without which it is skipped.
     """
 
     quick: str
     full: str = "--output {out}/{name}.md"
     may_miss: bool = False
+    needs: str = ""
 
 
 _SEARCH: Final = "--seeds 1 --slow-seeds 1 --budget 20 --strategies random --peers none --processes 1"
@@ -67,7 +69,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         "--applications bbac --parts ways --size bbac:cells=200 --size bbac:years=4 --seeds 1 --budget 4 "
         "--output {out}/{name}.md"
     ),
-    "transfer": Program("--seeds 1 --only pnpoly --output {out}/{name}.md"),
+    "transfer": Program("--seeds 1 --only pnpoly --output {out}/{name}.md", needs="shared/spaces/pnpoly-*.json.gz"),
 }
 
 
@@ -98,6 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows, failed = [], False
     for name in names:
         program = PROGRAMS[name]
+        if program.needs and not any(ROOT.parent.glob(program.needs)):
+            rows.append((name, f"skipped: there is no {program.needs}", "-"))
+            continue
         code, seconds = run(name, program.quick if options.quick else program.full, folder)
         is_well = code == 0 or (code == 1 and program.may_miss)
         failed = failed or not is_well

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final
 
+from benchmarks.bench import code_digest, percent
 from benchmarks.kernels import THRESHOLDS
 from benchmarks.reproductions.heldens.replays import Searcher
 from benchmarks.reproductions.heldens.spaces import KERNELS
@@ -20,8 +21,6 @@ from benchmarks.reproductions.heldens.strategies import STRATEGIES
 from benchmarks.reproductions.item import Cell as Shown
 from benchmarks.reproductions.item import Given, Outcome, Table
 from benchmarks.reproductions.spread import FEWEST, percents, spread
-from benchmarks.search.cells import PACKAGE, digest_of
-from benchmarks.search.report import percent
 from mptune.backends import get_backend
 from mptune.backends.processor import processor, usable_cores
 from mptune.errors import MptuneError
@@ -115,7 +114,11 @@ def h_f6(given: Given) -> Outcome:
 def _timed_run(given: Given, name: str, searcher: Searcher, seed: int) -> Run:
     """Search with an empty cache of compiled kernels; a run that has ended is kept, so that the item can be stopped."""
     size, sizes = given.sizes_of(load_kernel(name))
-    made_by = (digest_of(PACKAGE.rglob("*.py")), processor().name, dict(get_backend("host").describe().versions))
+    made_by = (
+        code_digest(),
+        processor().name,
+        dict(get_backend("host").describe().versions),
+    )
     of = (name, size, sizes, searcher.strategy, dict(searcher.options), given.budget, seed, *made_by)
     path = given.work / "h-f6" / f"{name}-{hashlib.sha256(repr(of).encode()).hexdigest()[:16]}.db"
     if path.exists():

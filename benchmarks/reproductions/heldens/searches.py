@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.bench import percent
 from benchmarks.kernels import LEVELS
 from benchmarks.reproductions.heldens.replays import Searcher
 from benchmarks.reproductions.heldens.spaces import KERNELS, cells, sampled
@@ -20,7 +21,6 @@ from benchmarks.reproductions.spread import FEWEST, spread
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.peers import PEERS
 from benchmarks.search.precision_cells import BUDGET, Cell
-from benchmarks.search.report import percent
 from mptune.errors import MptuneError
 from mptune.results.objective import Objective
 
