@@ -57,12 +57,12 @@ PROGRAMS: Final[Mapping[str, Program]] = {
     "timing_quality": Program("statistics --output {out}/{name}.md"),
     "sizes": Program("--errors --kernels axpy --types 1 --draws 2 --output {out}/{name}.md"),
     "startup": Program("--rounds 1 --output {out}/{name}.md", may_miss=True),
-    "throughput": Program("--budget 3 --rounds 1 --biased 0 --alone --output {out}/{name}.md"),
+    "throughput": Program("--budget 3 --rounds 1 --alone --output {out}/{name}.md"),
     "kernels": Program(
         "--kernels axpy --size smoke --rounds 2 --candidates 1 --budget 3 --runs {work} --output {out}/{name}.md",
         "--runs {work} --output {out}/{name}.md",
     ),
-    "unseen": Program("--kernels axpy --budget 3 --draws 5 --sections rates --output {out}/{name}.md"),
+    "unseen": Program("--kernels axpy --budget 3 --draws 5 --output {out}/{name}.md"),
     "trust": Program("--seeds 1 --budget 8 --only work_queue --output {out}/{name}.md", may_miss=True),
     "adopt": Program("--programs friction --thresholds 1e-3 --budget 2 --output {out}/{name}.md"),
     "applications": Program(

@@ -5,21 +5,16 @@
 The tools take turns, each with an empty binary cache (what mptune measures of a device once on a machine, its speed,
 stays). They have the same kernel (axpy in fp64 and fp32 with 2^20
 elements; Kernel Tuner's backend has no narrower types), parameters, thread count and compiler flags. Each draws the
-same number of configurations at random and measures the error of every one. Then the effect of compiling ahead on the
-timings is measured: the same configurations are timed with nothing else running, with compilers that pause for each
-timing, and with compilers that do not.
+same number of configurations at random and measures the error of every one.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
-
-import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -27,7 +22,6 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import bench, rates  # noqa: E402
 from benchmarks.rates import (  # noqa: E402
     Outcome,
-    empty_cache,
     load_narrowed,
     measure_tools,
     rates_page,
@@ -35,10 +29,7 @@ from benchmarks.rates import (  # noqa: E402
     run_kernel_tuner,
     run_mptune,
 )
-from mptune.backends.host_compiler import HostCompiler  # noqa: E402
-from mptune.backends.processor import usable_cores  # noqa: E402
 from mptune.kernel import Kernel  # noqa: E402
-from mptune.measure.device import DeviceEvaluator  # noqa: E402
 from mptune.tuning import tune  # noqa: E402
 
 SIZE: Final = {"n": 2**20}
@@ -80,66 +71,16 @@ def run_peer(kernel: Kernel, budget: int, seed: int) -> Outcome:
     )
 
 
-# -- what compiling ahead does to a timing ---------------------------------------------------------
-
-
-@contextlib.contextmanager
-def never_pausing() -> Iterator[None]:
-    """Let compilers run while something is timed."""
-    paused = HostCompiler.paused
-    HostCompiler.paused = lambda _: contextlib.nullcontext()  # type: ignore[method-assign, assignment]
-    try:
-        yield
-    finally:
-        HostCompiler.paused = paused  # type: ignore[method-assign]
-
-
-def times_of(kernel: Kernel, configurations: Sequence[Any], compilers: int) -> list[float]:
-    """Return the time of each configuration in milliseconds, evaluated in order, all to be compiled."""
-    sizes = kernel.resolve_sizes("default", SIZE)
-    with empty_cache(), DeviceEvaluator(kernel, sizes, "host", compilers=compilers) as evaluator:
-        return [trial.time_ms for trial in evaluator.evaluate(configurations)]
-
-
-def biases(kernel: Kernel, count: int, rounds: int, seed: int) -> dict[str, list[float]]:
-    """Return by how much each way of compiling changes each configuration's time, as ratios to compiling in turn.
-
-    "in turn, again" is the second half of the rounds in turn against the first: what noise alone does.
-    """
-    space = kernel.search_space(kernel.resolve_sizes("default", SIZE))
-    configurations = space.configurations(space.sample(count, np.random.default_rng(seed)))
-    ways: dict[str, list[list[float]]] = {"in turn": [], "in turn, again": [], "ahead": [], "ahead, not paused": []}
-    for _ in range(rounds):
-        ways["in turn"].append(times_of(kernel, configurations, 0))
-        ways["ahead"].append(times_of(kernel, configurations, usable_cores()))
-        with never_pausing():
-            ways["ahead, not paused"].append(times_of(kernel, configurations, usable_cores()))
-        ways["in turn, again"].append(times_of(kernel, configurations, 0))
-    medians = {way: np.median(np.array(times), axis=0) for way, times in ways.items()}
-    alone = medians.pop("in turn")
-    return {way: sorted((times / alone).tolist()) for way, times in medians.items()}
-
-
 # -- the benchmark ---------------------------------------------------------------------------------
 
 
 def page(_: argparse.Namespace, results: Mapping[str, Any]) -> str:
     """Return the page."""
-    parts = [
+    told = (
         "Compile: time an evaluation waits for its compiler; in turn, g++ is started for each configuration, ahead, it "
-        "is started once for each compilation at a time and forks.",
-        rates_page(results, TARGETS),
-    ]
-    if ways := results.get("biases"):
-        rows = []
-        for way, ratios in ways.items():
-            low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
-            rows.append((way, len(ratios), f"{middle:.3f}", f"{low:.3f} to {high:.3f}"))
-        parts += [
-            "Times of configurations against those compiled and timed in turn, over configurations:",
-            bench.table(("compilers", "configurations", "median", "quartiles"), rows),
-        ]
-    return "\n\n".join(parts)
+        "is started once for each compilation at a time and forks."
+    )
+    return f"{told}\n\n{rates_page(results, TARGETS)}"
 
 
 def measure(options: argparse.Namespace, sheet: bench.Sheet) -> None:
@@ -156,9 +97,6 @@ def measure(options: argparse.Namespace, sheet: bench.Sheet) -> None:
         tools[PEER] = lambda seed: run_peer(kernel, options.budget, seed)
     group = f"{kernel.name} at {SIZE['n']} elements, {options.budget} configurations"
     measure_tools(sheet, group, tools, options.rounds, budget=options.budget)
-    if options.biased:
-        settings = {"count": options.biased, "rounds": options.rounds}
-        sheet.add("biases", lambda: biases(kernel, options.biased, options.rounds, seed=1), **settings)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -166,7 +104,6 @@ def parser() -> argparse.ArgumentParser:
     made = bench.parser(__doc__, bench.RESULTS / "throughput.md")
     made.add_argument("--budget", type=int, default=192, help="configurations of a run, at most 192")
     made.add_argument("--rounds", type=int, default=5, help="runs of each tool")
-    made.add_argument("--biased", type=int, default=24, help="configurations timed in every way; 0 for none")
     made.add_argument("--alone", action="store_true", help="measure mptune alone")
     return made
 

@@ -1,14 +1,12 @@
 """Winners on inputs that nobody has seen: how many break their error limit, with and without verification.
 
-    python benchmarks/unseen.py [--kernels NAME,...] [--budget 30] [--draws 10000] [--sections rates,wall] [--resume]
+    python benchmarks/unseen.py [--kernels NAME,...] [--budget 30] [--draws 10000] [--resume]
 
-``rates``: each kernel is tuned at smoke size for three thresholds. The winner as it is now had its errors measured on
+Each kernel is tuned at smoke size for three thresholds. The winner as it is now had its errors measured on
 three draws and was verified on 20 unseen ones; the winner as it was before is the fastest of the same trials, in turn,
 whose error is within the threshold on the first draw alone, so that what differs is not the luck of two searches. All
 winners of a kernel then run on the same fresh draws, which none of the runs has drawn; a winner's rate is the share of
-them on which its error is above its threshold or is none. Speeds are of launches in turn. ``wall``: bundled kernels at
-default size and budget, searched with one draw and with three; what further draws and the verification took, as the
-runs account for it.
+them on which its error is above its threshold or is none. Speeds are of launches in turn.
 """
 
 from __future__ import annotations
@@ -49,9 +47,7 @@ _AT_ONCE: Final = 250
 _ROUNDS: Final = 9
 #: So many configurations that seem faster than the winner are looked at as the one of before.
 _RIVALS: Final = 8
-_WALL_KERNELS: Final = ("axpy", "convolution2d", "gemm", "kmeans")
-_WALL_THRESHOLD: Final = 1e-4
-TARGETS: Final = {"rate": 0.05, "speed": 0.95, "draws": 0.05, "verification": 0.25}
+TARGETS: Final = {"rate": 0.05, "speed": 0.95, "verification": 0.25}
 
 
 def kernel_of(name: str) -> Kernel:
@@ -146,35 +142,6 @@ def times_of(evaluator: DeviceEvaluator, configurations: Sequence[Configuration]
     return {c: statistics.median(each) if each else math.nan for c, each in times.items()}
 
 
-# -- wall time -------------------------------------------------------------------------------------
-
-
-def wall(name: str, budget: int, seed: int) -> dict[str, Any]:
-    """Return what searching a kernel at default size takes with one draw and with three, and its verification."""
-    found: dict[str, Any] = {"kernel": name}
-    ways: Mapping[str, Mapping[str, Any]] = {"one": {"inputs": 1, "verify": 0}, "three": {}}
-    for way, settings in ways.items():
-        run = tune(
-            kernel_of(name),
-            backend="host",
-            max_error=_WALL_THRESHOLD,
-            budget=budget,
-            seed=seed,
-            on_warning=lambda _: None,
-            **settings,
-        )
-        spent, trial = run.durations_s, run.best
-        verified = run.verified(trial) if trial is not None else None
-        found[way] = {
-            "wall_s": run.state.wall_s,
-            "search_s": run.state.wall_s - run.state.verify_s,
-            "draws_s": spent.get("draws", 0.0),
-            "verification_s": run.state.verify_s,
-            "unseen": 0 if verified is None else verified.inputs,
-        }
-    return found
-
-
 # -- the page --------------------------------------------------------------------------------------
 
 
@@ -227,27 +194,7 @@ def mean(ratios: Sequence[float]) -> float:
 def page(options: argparse.Namespace, results: Mapping[str, Any]) -> str:
     """Return the page."""
     kernels = [row for row in results.values() if "winners" in row]
-    walls = [row for row in results.values() if "three" in row]
-    parts = _rates_page(kernels, options) if kernels else []
-    if walls:
-        rows = []
-        for entry in walls:
-            one, three = entry["one"], entry["three"]
-            shares = [
-                f"{three[key]:.2f} ({three[key] / three[of]:.1%})"
-                for key, of in (("draws_s", "search_s"), ("verification_s", "wall_s"))
-            ]
-            rows.append(
-                (entry["kernel"], f"{one['search_s']:.1f}", f"{three['search_s']:.1f}", *shares, three["unseen"])
-            )
-        parts += [
-            f"Search at default size, threshold {_WALL_THRESHOLD:g}, budget {options.wall_budget}, with one draw and "
-            "with three; seconds. Targets: further draws ≤ 5% of the search, verification ≤ 25% of the run.",
-            bench.table(
-                ("kernel", "search, one draw", "search, three", "further draws", "verification", "unseen inputs"), rows
-            ),
-        ]
-    return "\n\n".join(parts)
+    return "\n\n".join(_rates_page(kernels, options) if kernels else [])
 
 
 def _rates_page(kernels: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> list[str]:
@@ -305,16 +252,12 @@ def _rows(kernel: Mapping[str, Any]) -> list[tuple[object, ...]]:
 
 
 def measure(options: argparse.Namespace, sheet: bench.Sheet) -> None:
-    """Measure the sections that are asked for."""
+    """Measure the kernels that are asked for."""
     known = (*bundled_kernels(), *KERNELS)
     names = bench.names_in(options.kernels, known, "kernel") or known
-    sections = bench.names_in(options.sections, ("rates", "wall"), "section")
-    for name in names if "rates" in sections else ():
+    for name in names:
         settings = {"budget": options.budget, "draws": options.draws, "seed": options.seed}
         sheet.add(name, functools.partial(rates, name, **settings), **settings)
-    for name in (name for name in _WALL_KERNELS if name in names and "wall" in sections):
-        settings = {"budget": options.wall_budget, "seed": options.seed}
-        sheet.add(f"{name}, wall", functools.partial(wall, name, **settings), **settings)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -322,10 +265,8 @@ def parser() -> argparse.ArgumentParser:
     made = bench.parser(__doc__, bench.RESULTS / "unseen.md")
     made.add_argument("--kernels", default="", help="names, separated by commas [all]")
     made.add_argument("--budget", type=int, default=30)
-    made.add_argument("--wall-budget", type=int, default=100)
     made.add_argument("--draws", type=int, default=10_000)
     made.add_argument("--seed", type=int, default=0)
-    made.add_argument("--sections", default="rates,wall")
     return made
 
 

@@ -33,6 +33,9 @@ words of an item are younger, its figures are not.
 #: What of the papers' experiments has no item, and why not.
 ABSENT: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "Heldens 2026, Table III": "settings of the strategies: docs/strategies.md says which differ",
+        "Heldens 2026, Fig. 12": "energy: mptune tune --objective energy, where a sensor tells it",
+        "Heldens 2026, Fig. 14": "maps of the clusters of two versions: h-f13 has how far they agree",
         "Willemsen 2021, Fig. 5": "other Bayesian frameworks: benchmarks/search_quality.py has more of them, on more "
         "recordings",
         "Willemsen 2021, Figs. 6 and 7": "two kernels on an A100: no recording of them is published beside the others",
