@@ -160,7 +160,8 @@ class Sheet:
         command: the command line.
         page: Markdown of the results by key.
         digest: of the code that results depend on.
-        resume: keep rows that are fresh.
+        resume: keep what is stored, and do not measure fresh rows again.
+        keeps: keep what is stored even so.
     """
 
     def __init__(
@@ -172,12 +173,13 @@ class Sheet:
         digest: str,
         *,
         resume: bool = False,
+        keeps: bool = False,
     ) -> None:
         self.path = path
         self.resume = resume
         self._title, self._page, self._digest = title, page, digest
         self._about = stamp(command)
-        self._rows: dict[str, dict[str, Any]] = self._stored()
+        self._rows: dict[str, dict[str, Any]] = self._stored() if resume or keeps else {}
         self._measured: set[str] = set()
 
     def _stored(self) -> dict[str, dict[str, Any]]:
@@ -253,7 +255,7 @@ def parser(description: str | None, output: Path) -> argparse.ArgumentParser:
     """Return a parser with the options of every benchmark."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--output", type=Path, default=output, help="the page; the figures are stored beside it as JSON")
-    made.add_argument("--resume", action="store_true", help="keep rows measured with this code on this processor")
+    made.add_argument("--resume", action="store_true", help="go on: measure only what is not there yet, or stale")
     made.add_argument("--json", action="store_true", help="print the figures as JSON")
     return made
 
@@ -291,6 +293,7 @@ def main(
     arguments: Sequence[str] | None = None,
     *,
     scripts: Sequence[Path] = (),
+    keeps: bool = False,
 ) -> int:
     """Run a benchmark; return 0 if it ended well, what ``measure`` returned, or 2 for wrong input.
 
@@ -301,6 +304,7 @@ def main(
         page: Markdown of the results by key.
         arguments: the command line.
         scripts: files of the benchmark besides the one that is run.
+        keeps: keep stored rows that are not measured again, also without ``--resume``.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = options_of.parse_args(words)
@@ -308,7 +312,8 @@ def main(
     command = shlex.join(["python", os.path.relpath(script, ROOT), *words])
     digest = code_digest(script, *scripts)
     try:
-        sheet = Sheet(options.output, title, command, functools.partial(page, options), digest, resume=options.resume)
+        made = functools.partial(page, options)
+        sheet = Sheet(options.output, title, command, made, digest, resume=options.resume, keeps=keeps)
         code = measure(options, sheet)
     except MptuneError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -42,7 +42,7 @@ from mptune.backends import BACKENDS, get_backend  # noqa: E402
 from mptune.backends.base import Backend, CompileOptions  # noqa: E402
 from mptune.backends.processor import usable_cores  # noqa: E402
 from mptune.data import DataManager  # noqa: E402
-from mptune.errors import BackendUnavailableError, CompileError, EmptySpaceError, MptuneError  # noqa: E402
+from mptune.errors import BackendUnavailableError, CompileError, EmptySpaceError  # noqa: E402
 from mptune.kernel import Kernel, Sizes  # noqa: E402
 from mptune.measure.bench import Bench  # noqa: E402
 from mptune.measure.device import DeviceEvaluator  # noqa: E402
@@ -430,37 +430,31 @@ SECTIONS: Final[Mapping[str, tuple[Callable[..., None], str, str]]] = {
 }
 
 
-def first_sources(section: str, options: argparse.Namespace) -> Iterator[tuple[Work, Configuration]]:
-    """Yield what a section begins with."""
-    if section == "axpy":
+def compile_first(options: argparse.Namespace, name: str) -> int:
+    """Compile what a section begins with; return how many sources do not compile."""
+    sources: list[tuple[Work, Configuration]] = []
+    if name == "axpy":
         work = work_on("axpy", options)
-        for part in axpy_parts(work).values():
-            yield from ((work, c) for c in part.configurations(np.arange(part.size)))
-    for n in options.matrices.split(",") if section == "gemm" else ():
+        sources = [(work, c) for part in axpy_parts(work).values() for c in part.configurations(np.arange(part.size))]
+    for n in options.matrices.split(",") if name == "gemm" else ():
         work = work_on("gemm", options, int(n))
-        for (name, variant), part in parts_of(work.space).items():
-            yield from ((work, tile) for tile in tiles(work.kernel, name, variant) if tile in part)
+        for (product, variant), part in parts_of(work.space).items():
+            sources += [(work, tile) for tile in tiles(work.kernel, product, variant) if tile in part]
+    compiler, flags = get_backend(options.backend).compiler, CompileOptions(architecture=options.compile)
 
-
-def compile_first(options: argparse.Namespace, names: Sequence[str]) -> int:
-    """Compile what sections begin with; return 2 if something fails to compile."""
-    compiler, failed = get_backend(options.backend).compiler, []
-
-    def compile_one(source: tuple[Work, Configuration]) -> None:
+    def fails(source: tuple[Work, Configuration]) -> bool:
         work, configuration = source
         try:
-            text = render(work.kernel, configuration, work.sizes)
-            compiler.compile(text, work.kernel.function, CompileOptions(architecture=options.compile))
+            compiler.compile(render(work.kernel, configuration, work.sizes), work.kernel.function, flags)
         except CompileError as error:
-            failed.append(f"{work.kernel.name} at {configuration}: {str(error).splitlines()[0]}")
+            print(f"{work.kernel.name} at {configuration}: {str(error).splitlines()[0]}", file=sys.stderr)
+            return True
+        return False
 
-    for name in names:
-        sources = list(first_sources(name, options))
-        with ThreadPoolExecutor(usable_cores()) as pool:
-            list(pool.map(compile_one, sources))
-        print(f"{name}: {len(sources)} sources compiled for {options.compile}", flush=True)
-    print("\n".join(failed), file=sys.stderr)
-    return 2 if failed else 0
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        failed = sum(pool.map(fails, sources))
+    print(f"{name}: {len(sources) - failed} of {len(sources)} compiled for {options.compile}", flush=True)
+    return failed
 
 
 def measure(options: argparse.Namespace, sheet: bench.Sheet) -> int:
@@ -472,7 +466,7 @@ def measure(options: argparse.Namespace, sheet: bench.Sheet) -> int:
             raise BackendUnavailableError("no GPU is available; --backend host tries the sections out")
         options.backend = runs[0]
     if options.compile:
-        return compile_first(options, names)
+        return 2 if sum(compile_first(options, name) for name in names) else 0
     device = get_backend(runnable_backend(options.backend)).describe()
     code = 0
     for name in names:
@@ -486,8 +480,7 @@ def measure(options: argparse.Namespace, sheet: bench.Sheet) -> int:
         except BackendUnavailableError as error:
             print(f"section {name}: skipped: {error}", file=sys.stderr)
         except Exception as error:
-            what = str(error) if isinstance(error, MptuneError) else f"{type(error).__name__}: {error}"
-            print(f"error: section {name}: {what}", file=sys.stderr)
+            print(f"error: section {name}: {type(error).__name__}: {error}", file=sys.stderr)
             code = 2
     return code
 
@@ -528,4 +521,4 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(bench.main(parser(), "On a GPU", measure, page))
+    sys.exit(bench.main(parser(), "On a GPU", measure, page, keeps=True))

@@ -14,12 +14,9 @@ a longer --time-limit, then again with --no-search, which takes a third of that.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
-import datetime
-import json
 import math
-import platform
-import shlex
 import sys
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -33,19 +30,20 @@ from threadpoolctl import threadpool_info, threadpool_limits
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks import bench  # noqa: E402
+from benchmarks import roofline as roofline_module  # noqa: E402
 from benchmarks.in_turn import Remeasured, measure_in_turn  # noqa: E402
-from benchmarks.roofline import Bound, Roofline  # noqa: E402
+from benchmarks.roofline import Roofline  # noqa: E402
 from mptune.backends import get_backend  # noqa: E402
 from mptune.backends.base import Backend  # noqa: E402
 from mptune.data import DataManager  # noqa: E402
-from mptune.errors import MptuneError, UnknownNameError  # noqa: E402
 from mptune.kernel import Kernel  # noqa: E402
 from mptune.measure.bench import Bench  # noqa: E402
 from mptune.measure.timing import TimingPlan, repeat_launches  # noqa: E402
 from mptune.measure.worker import Limits  # noqa: E402
 from mptune.precision import precision  # noqa: E402
 from mptune.results.trial import Trial  # noqa: E402
-from mptune.run import Run, json_document  # noqa: E402
+from mptune.run import Run  # noqa: E402
 from mptune.source.loading import load_kernel  # noqa: E402
 from mptune.space.configuration import Configuration  # noqa: E402
 from mptune.space.parameters import PrecisionParameter  # noqa: E402
@@ -93,54 +91,6 @@ class Class:
         return within and all(trial.configuration[name] in values for name, values in self.values.items())
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The best of one class.
-
-    Attributes:
-        level: name of the class.
-        threshold: its threshold, None for a type.
-        time_ms: median of the medians of all rounds.
-        spread_ms: interquartile range of those.
-        speedup: over the best in fp64.
-        error: in the kernel's metric.
-        bound: the least time there is on this machine.
-        blas: NumPy's time in the same type over this one; None where NumPy does not have it.
-    """
-
-    kernel: str
-    level: str
-    threshold: float | None
-    configuration: Configuration
-    time_ms: float
-    spread_ms: float
-    speedup: float
-    error: float
-    bound: Bound
-    gflops_per_s: float
-    gbytes_per_s: float
-    blas: float | None = None
-
-    @property
-    def roofline(self) -> float:
-        """The least time as a fraction of the measured one."""
-        return self.bound.time_ms / self.time_ms
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the command line says."""
-
-    size: str
-    budget: int
-    time_limit_s: float
-    seed: int
-    rounds: int
-    candidates: int
-    runs: Path
-    search: bool
-
-
 # -- searching -------------------------------------------------------------------------------------
 
 
@@ -154,7 +104,7 @@ def classes_of(kernel: Kernel) -> tuple[Class, ...]:
     )
 
 
-def search(kernel: Kernel, options: Options) -> list[Trial]:
+def search(kernel: Kernel, options: argparse.Namespace) -> list[Trial]:
     """Tune for every threshold, each time with what was found before; return all trials of the run files."""
     path = options.runs / f"{kernel.name}-{options.size}-{options.seed}.db"
     files = [path]
@@ -168,7 +118,7 @@ def search(kernel: Kernel, options: Options) -> list[Trial]:
     return [trial for file in files for trial in Run.load(file).trials]
 
 
-def _tune(kernel: Kernel, file: Path, max_error: float | None, budget: int, options: Options) -> None:
+def _tune(kernel: Kernel, file: Path, max_error: float | None, budget: int, options: argparse.Namespace) -> None:
     """Continue a run file up to a budget, for at most a third of a kernel's time."""
     if not options.search:
         return
@@ -197,18 +147,18 @@ def fastest(trials: Iterable[Trial], wanted: Class, count: int) -> list[Configur
     return list(dict.fromkeys(trial.configuration for trial in admitted))[:count]
 
 
-def winners(bench: Bench, trials: Sequence[Trial], options: Options) -> dict[Class, Remeasured]:
+def winners(opened: Bench, trials: Sequence[Trial], options: argparse.Namespace) -> dict[Class, Remeasured]:
     """Return the best of each class, fp64 first, from the last rounds; a class nothing is in is missing."""
 
     def complain(trial: Trial) -> None:
-        print(f"{bench.kernel.name} at {trial.configuration}: {trial.message}", file=sys.stderr)
+        print(f"{opened.kernel.name} at {trial.configuration}: {trial.message}", file=sys.stderr)
 
-    assert isinstance(bench.kernel, Kernel)
-    classes = classes_of(bench.kernel)
+    assert isinstance(opened.kernel, Kernel)
+    classes = classes_of(opened.kernel)
     candidates = [c for wanted in classes for c in fastest(trials, wanted, options.candidates)]
-    qualified = best_of(classes, measure_in_turn(bench, candidates, QUALIFYING_ROUNDS, VISIT, complain).values())
+    qualified = best_of(classes, measure_in_turn(opened, candidates, QUALIFYING_ROUNDS, VISIT, complain).values())
     finalists = [entry.trial.configuration for entry in qualified.values()]
-    return best_of(classes, measure_in_turn(bench, finalists, options.rounds, VISIT, complain).values())
+    return best_of(classes, measure_in_turn(opened, finalists, options.rounds, VISIT, complain).values())
 
 
 def best_of(classes: Iterable[Class], measured: Collection[Remeasured]) -> dict[Class, Remeasured]:
@@ -235,83 +185,59 @@ def blas_ms(data: DataManager, type_name: str, rounds: int, threads: int) -> flo
         return min(repeat_launches(multiply, TimingPlan(min_repeats=launches, max_repeats=launches)))
 
 
-def benchmark(kernel: Kernel, options: Options, backend: Backend, roofline: Roofline) -> list[Row]:
+def benchmark(
+    kernel: Kernel, options: argparse.Namespace, backend: Backend, roofline: Roofline
+) -> list[dict[str, Any]]:
     """Search, measure again and compare with the roofline, and with NumPy where it has the kernel."""
     sizes = kernel.resolve_sizes(options.size)
     trials = search(kernel, options)
-    bench = Bench(kernel, sizes, backend, seed=options.seed)
-    try:
-        found = winners(bench, trials, options)
-    finally:
-        bench.close()
+    with contextlib.closing(Bench(kernel, sizes, backend, seed=options.seed)) as opened:
+        found = winners(opened, trials, options)
     threads = int(backend.describe().limits["workers"])
     data = DataManager(kernel, sizes, seed=options.seed)
-    rows: list[Row] = []
     fp64_ms = next((finalist.time_ms for wanted, finalist in found.items() if wanted.name == "fp64"), math.nan)
+    rows = []
     for wanted, finalist in found.items():
-        trial = finalist.trial
+        trial, time_ms = finalist.trial, finalist.time_ms
         work = kernel.work(trial.configuration, sizes)
         bound = roofline.bound(work, int(trial.metric("memory_bytes")))
         in_numpy = kernel.name in BLAS and wanted.name in ("fp64", *BLAS[kernel.name])
         rows.append(
-            Row(
-                kernel=kernel.name,
-                level=wanted.name,
-                threshold=wanted.threshold if math.isfinite(wanted.threshold) else None,
-                configuration=trial.configuration,
-                time_ms=finalist.time_ms,
-                spread_ms=finalist.spread_ms,
-                speedup=fp64_ms / finalist.time_ms,
-                error=trial.error,
-                bound=bound,
-                gflops_per_s=(work.flops or math.nan) / finalist.time_ms / 1e6,
-                gbytes_per_s=work.traffic_bytes / finalist.time_ms / 1e6,
-                blas=blas_ms(data, wanted.name, options.rounds, threads) / finalist.time_ms if in_numpy else None,
-            )
+            {
+                "kernel": kernel.name,
+                "level": wanted.name,
+                "threshold": wanted.threshold if math.isfinite(wanted.threshold) else None,
+                "configuration": dict(trial.configuration),
+                "time_ms": time_ms,
+                "spread_ms": finalist.spread_ms,
+                "speedup": fp64_ms / time_ms,
+                "error": trial.error,
+                "bound": bound.name,
+                "roofline": bound.time_ms / time_ms,
+                "gflops_per_s": (work.flops or math.nan) / time_ms / 1e6,
+                "gbytes_per_s": work.traffic_bytes / time_ms / 1e6,
+                "blas": blas_ms(data, wanted.name, options.rounds, threads) / time_ms if in_numpy else None,
+            }
         )
     return rows
 
 
-# -- telling ---------------------------------------------------------------------------------------
+# -- the benchmark ---------------------------------------------------------------------------------
 
 
 def machine(backend: Backend, roofline: Roofline) -> dict[str, Any]:
-    """Describe what the numbers were measured on."""
-    device = backend.describe()
+    """Return the speeds the roofline is made of, and the library of NumPy's products."""
     libraries = [entry for entry in threadpool_info() if entry["user_api"] == "blas"]
     # SciPy may well bring another one.
     blas = next((entry for entry in libraries if "numpy" in entry["filepath"]), libraries[0] if libraries else {})
     return {
-        "processor": f"{device.name} ({device.architecture})",
-        "cores": device.limits["workers"],
-        "compiler": device.versions["compiler"],
-        "Python": platform.python_version(),
-        "NumPy": f"{np.__version__} ({blas.get('internal_api', 'unknown BLAS')} {blas.get('version', '')})",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "compiler": backend.describe().versions["compiler"],
+        "NumPy's BLAS": f"{blas.get('internal_api', 'unknown')} {blas.get('version', '')}",
         "triad over 256 MiB": f"{roofline.bytes_per_s(1 << 28) / 1e9:.1f} GB/s",
         **{f"peak in {name}": f"{peak / 1e9:.0f} GFlop/s" for name, peak in roofline.flops_per_s.items()},
     }
 
 
-def markdown(described: Mapping[str, Any], rows: Sequence[Row], command: str) -> str:
-    shown = [_cells(row) for row in rows]
-    widths = [max(len(line[i]) for line in (COLUMNS, *shown)) for i in range(len(COLUMNS))]
-    table = [COLUMNS, tuple("-" * width for width in widths), *shown]
-    lines = ("| " + " | ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)) + " |" for line in table)
-    configurations = "\n".join(f"- {row.kernel}, {row.level}: `{row.configuration}`" for row in rows)
-    return (
-        f"# The bundled kernels against the roofline\n\n    {command}\n\n"
-        + "".join(f"- {name}: {value}\n" for name, value in described.items())
-        + f"\n{NOTES}\n"
-        + "\n".join(lines)
-        + f"\n\n## Configurations\n\n{configurations}\n"
-    )
-
-
-COLUMNS: Final = (
-    *("kernel", "accuracy", "threshold", "ms", "± ms", "speedup", "error", "GFlop/s", "GB/s", "bound by"),
-    *("of roofline", "NumPy's speed"),
-)
 NOTES: Final = """\
 Each kernel's first line is the best configuration in fp64 with accurate functions, which speedups are over; the others
 are the best whose error, in the kernel's own metric, is within the threshold. Times are medians of rounds in which
@@ -322,83 +248,57 @@ same size on the same cores (so from a cache, where they fit one), and the opera
 multiplications and additions in their types; fp16 and bf16 at that of fp32 where the processor has no units for them.
 Operations are counted by McMahon's convention: a division or square root is four, an exponential, logarithm,
 trigonometric or error function eight. A processor spends more on most of them: kernels made of functions stay far
-below their roofline.
-"""
+below their roofline."""
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    return (
-        *(row.kernel, row.level, "" if row.threshold is None else f"{row.threshold:.1e}"),
-        *(f"{row.time_ms:.3g}", f"{row.spread_ms:.2g}", f"{row.speedup:.2f}×", f"{row.error:.1e}"),
-        *(f"{row.gflops_per_s:.3g}", f"{row.gbytes_per_s:.3g}", row.bound.name, f"{row.roofline:.0%}"),
-        "" if row.blas is None else f"{row.blas:.2f}×",
-    )
-
-
-def document(described: Mapping[str, Any], rows: Sequence[Row], command: str) -> str:
-    entries = [
-        {name: getattr(row, name) for name in row.__dataclass_fields__}
-        | {"bound": row.bound.name, "memory_ms": row.bound.memory_ms, "compute_ms": row.bound.compute_ms}
-        | {"roofline": row.roofline}
+def page(_: argparse.Namespace, results: Mapping[str, Any]) -> str:
+    """Return the page."""
+    rows = [row for key, some in results.items() if key != "machine" for row in some]
+    cells = [
+        (
+            *(row["kernel"], row["level"], "" if row["threshold"] is None else f"{row['threshold']:.1e}"),
+            *(f"{row['time_ms']:.3g}", f"{row['spread_ms']:.2g}", f"{row['speedup'] or math.nan:.2f}×"),
+            *(f"{row['error']:.1e}", f"{row['gflops_per_s'] or math.nan:.3g}", f"{row['gbytes_per_s']:.3g}"),
+            *(row["bound"], f"{row['roofline']:.0%}", "" if row["blas"] is None else f"{row['blas']:.2f}×"),
+        )
         for row in rows
     ]
-    return json.dumps(json_document({"command": command, "machine": described, "rows": entries}), indent=2)
+    columns = ("kernel", "accuracy", "threshold", "ms", "± ms", "speedup", "error", "GFlop/s", "GB/s", "bound by")
+    told = [f"- {name}: {value}" for name, value in results.get("machine", {}).items()]
+    found = [
+        f"- {row['kernel']}, {row['level']}: `{', '.join(f'{k}={v}' for k, v in row['configuration'].items())}`"
+        for row in rows
+    ]
+    table = bench.table((*columns, "of roofline", "NumPy's speed"), cells)
+    return "\n\n".join(("\n".join(told), NOTES, table, "## Configurations", "\n".join(found)))
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="The bundled kernels on this machine, against its roofline.")
-    parser.add_argument("--kernels", default=",".join(THRESHOLDS), help="names, by commas [all]")
-    parser.add_argument("--size", default="default", help="size preset [default]")
-    parser.add_argument("--budget", type=int, default=120, help="evaluations a kernel, over all thresholds [120]")
-    parser.add_argument(
-        "--time-limit", dest="time_limit_s", type=float, default=45.0, help="seconds of search a kernel [45]"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of inputs and search [0]")
-    parser.add_argument("--rounds", type=int, default=9, help="last rounds [9]")
-    parser.add_argument("--candidates", type=int, default=4, help="configurations measured again per threshold [4]")
-    parser.add_argument("--runs", type=Path, default=Path("runs/kernels"), help="folder of the run files, resumed")
-    parser.add_argument(
-        "--no-search", dest="search", action="store_false", help="only measure again what run files hold"
-    )
-    parser.add_argument("--output", type=Path, help="results file (Markdown), e.g. benchmarks/results/kernels.md")
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
-    return parser.parse_args(arguments)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; 0 when it ran, 2 for wrong input."""
-    given = parse(arguments)
-    command = shlex.join(["python", "benchmarks/kernels.py", *(sys.argv[1:] if arguments is None else arguments)])
-    try:
-        text = run(given, command)
-    except MptuneError as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(text)
-    return 0
-
-
-def run(given: argparse.Namespace, command: str) -> str:
-    """Return what is printed; write the results file where one is asked for."""
-    options = Options(**{name: getattr(given, name) for name in Options.__dataclass_fields__})
-    for name in ("budget", "rounds", "candidates"):
-        if getattr(options, name) < 1:
-            raise MptuneError(f"--{name} {getattr(options, name)}: expected at least 1")
-    names = given.kernels.split(",")
-    for name in set(names) - set(THRESHOLDS):
-        raise UnknownNameError("kernel", name, THRESHOLDS)
+def measure(options: argparse.Namespace, sheet: bench.Sheet) -> None:
+    """Search and measure every kernel."""
+    bench.at_least(options, 1, "budget", "rounds", "candidates")
     backend = get_backend("host")
     roofline = Roofline(backend)
-    described = machine(backend, roofline)
-    rows: list[Row] = []
-    for name in names:
-        start = time.monotonic()
-        rows += benchmark(load_kernel(name), options, backend, roofline)
-        print(f"{name}: {time.monotonic() - start:.0f} s", file=sys.stderr)
-        if given.output:
-            given.output.write_text(markdown(described, rows, command))
-    return (document if given.json else markdown)(described, rows, command)
+    sheet.put("machine", machine(backend, roofline))
+    settings = {name: getattr(options, name) for name in ("size", "budget", "time_limit_s", "seed", "rounds")}
+    for name in bench.names_in(options.kernels, THRESHOLDS, "kernel"):
+        sheet.add(name, lambda name=name: benchmark(load_kernel(name), options, backend, roofline), **settings)  # type: ignore[misc]
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser."""
+    made = bench.parser(__doc__, bench.RESULTS / "kernels.md")
+    made.add_argument("--kernels", default=",".join(THRESHOLDS), help="names, by commas [all]")
+    made.add_argument("--size", default="default", help="size preset [default]")
+    made.add_argument("--budget", type=int, default=120, help="evaluations a kernel, over all thresholds [120]")
+    made.add_argument("--time-limit", dest="time_limit_s", type=float, default=45.0, help="seconds of search [45]")
+    made.add_argument("--seed", type=int, default=0, help="of inputs and search [0]")
+    made.add_argument("--rounds", type=int, default=9, help="last rounds [9]")
+    made.add_argument("--candidates", type=int, default=4, help="configurations measured again per threshold [4]")
+    made.add_argument("--runs", type=Path, default=Path("runs/kernels"), help="folder of the run files, resumed")
+    made.add_argument("--no-search", dest="search", action="store_false", help="only measure again what runs hold")
+    return made
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    scripts = [Path(roofline_module.__file__)]
+    sys.exit(bench.main(parser(), "The bundled kernels against the roofline", measure, page, scripts=scripts))

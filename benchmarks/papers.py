@@ -158,7 +158,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="PRESET|NAME=VALUE",
-        help="of the kernels of h-f6 and h-f12, and of h-f13 and h-f14",
+        help="of the kernels of h-f6, and of h-f13",
     )
     parser.add_argument("--budget", type=int, help="evaluations of a search that is run (60; quick: 4)")
     parser.add_argument("--seed", type=int, default=0, help="of inputs and searches that are run")

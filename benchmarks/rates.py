@@ -11,6 +11,7 @@ import dataclasses
 import math
 import os
 import shutil
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks import bench
 from mptune.data import DataManager
 from mptune.errors import BackendUnavailableError
 from mptune.kernel import Argument, Kernel, Role, Sizes
@@ -32,8 +34,6 @@ from mptune.tuning import tune
 
 INSTALL: Final = 'Kernel Tuner is not installed: pip install "mptune[benchmarks]"'
 PHASES: Final = ("compile", "transfer", "launch", "accuracy", "timing")
-#: Columns of a table: those of :data:`PHASES`, with the checked launch as part of accuracy, and the rest.
-COLUMNS: Final = ("compile", "transfer", "accuracy", "timing", "rest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,62 @@ class Outcome:
         return self.evaluations / self.wall_s
 
 
-def columns_s(phases_s: Mapping[str, float], wall_s: float) -> tuple[float, ...]:
-    """Return the seconds of each of :data:`COLUMNS`."""
-    accuracy = phases_s.get("accuracy", 0.0) + phases_s.get("launch", 0.0)
-    counted = (phases_s.get("compile", 0.0), phases_s.get("transfer", 0.0), accuracy, phases_s.get("timing", 0.0))
-    return (*counted, wall_s - math.fsum(phases_s.values()))
+def measure_tools(
+    sheet: bench.Sheet, group: str, tools: Mapping[str, Callable[[int], Outcome]], rounds: int, **settings: Any
+) -> None:
+    """Add a row for each round and tool, which take turns.
+
+    Args:
+        sheet: gets the rows.
+        group: what they are of, such as a size.
+        tools: by name, what runs a tool with a seed.
+        rounds: how many.
+        settings: what else the rows depend on.
+    """
+    for turn in range(rounds):
+        for name, run in tools.items():
+
+            def row(name: str = name, run: Callable[[int], Outcome] = run, turn: int = turn) -> dict[str, Any]:
+                found = run(turn)
+                told = {"group": group, "tool": name, "per_second": found.per_second, "wall_s": found.wall_s}
+                return {**told, "phases_s": dict(found.phases_s), "best_ms": found.best_ms, "best": str(found.best)}
+
+            sheet.add(f"{group}, {name}, round {turn + 1}", row, round=turn, **settings)
+
+
+def rates_page(results: Mapping[str, Any], targets: Mapping[str, float]) -> str:
+    """Return, by group, the table of medians over rounds, and the ratios of the first tool's rate to the others'."""
+    parts = []
+    rows = [row for row in results.values() if "per_second" in row]
+    for group in dict.fromkeys(row["group"] for row in rows):
+        of_tool: dict[str, list[Any]] = {}
+        for row in rows:
+            if row["group"] == group:
+                of_tool.setdefault(row["tool"], []).append(row)
+        middle = {tool: statistics.median(row["per_second"] for row in some) for tool, some in of_tool.items()}
+        cells = []
+        for tool, some in of_tool.items():
+            phases = {name: statistics.median(row["phases_s"].get(name, 0.0) for row in some) for name in PHASES}
+            wall_s = statistics.median(row["wall_s"] for row in some)
+            shown = [wall_s, *phases.values(), wall_s - math.fsum(phases.values())]
+            cells.append((tool, len(some), f"{middle[tool]:.2f}", *(f"{seconds:.1f}" for seconds in shown)))
+        ours, *others = middle
+        ratios = {other: middle[ours] / middle[other] for other in others}
+        parts += [
+            f"{group}, medians of rounds in which the tools take turns; seconds by phase. The rest is a tool's own "
+            "work, its search and the start of its processes.",
+            bench.table(("tool", "rounds", "evaluations/s", "wall s", *PHASES, "rest"), cells),
+            "\n".join(
+                f"- {ratio:.2f}x the evaluations per second of {other}"
+                + (
+                    f" (target {targets[other]:g}x: {bench.verdict(ratio >= targets[other])})"
+                    if other in targets
+                    else ""
+                )
+                for other, ratio in ratios.items()
+            ),
+        ]
+    return "\n\n".join(part for part in parts if part)
 
 
 def narrowed(kernel: Kernel, types: Sequence[str]) -> Kernel:

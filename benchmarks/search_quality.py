@@ -13,13 +13,13 @@ import argparse
 import os
 import shlex
 import sys
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.bench import names_in  # noqa: E402
 from benchmarks.search.cells import Cache  # noqa: E402
 from benchmarks.search.peers import PEERS  # noqa: E402
 from benchmarks.search.report import write  # noqa: E402
@@ -29,7 +29,7 @@ from benchmarks.search.section import (  # noqa: E402
     Settings,
     load,
 )
-from mptune.errors import MptuneError, UnknownNameError  # noqa: E402
+from mptune.errors import MptuneError  # noqa: E402
 from mptune.strategies import STRATEGIES  # noqa: E402
 
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: argparse.Namespace, command: Sequence[str]) -> int:
     settings = _settings(given)
-    sections = _names(given.sections, SECTIONS, "section")
+    sections = names_in(given.sections, SECTIONS, "section")
     cache = Cache(given.work)
     for peer in (PEERS[name] for name in settings.peers):
         if not peer.is_installed:
@@ -53,16 +53,14 @@ def _run(given: argparse.Namespace, command: Sequence[str]) -> int:
     failed = False
     for name in sections:
         section = load(name)
-        started = time.perf_counter()
         jobs = section.jobs(settings)
         if not jobs:
             print(f"{name}: nothing to run (spaces: {settings.spaces}, data: {settings.data})", file=sys.stderr)
             continue
-        processes = 1 if section.one_at_a_time else given.processes
-        results = run_jobs(jobs, cache, processes, lambda line: print(line, file=sys.stderr, flush=True))
+        results = run_jobs(jobs, cache, given.processes, lambda line: print(line, file=sys.stderr, flush=True))
         failed = failed or bool(results.failures)
         report = section.report(settings, results)
-        written = write(report, name, given.output, f"python {shlex.join(command)}", time.perf_counter() - started)
+        written = write(report, name, given.output, f"python {shlex.join(command)}")
         print(f"\n{report.markdown}\n\nwritten: {', '.join(map(str, written))}")
     return 1 if failed else 0
 
@@ -104,18 +102,10 @@ def _settings(given: argparse.Namespace) -> Settings:
         slow_seeds=min(given.slow_seeds, given.seeds),
         budget=given.budget,
         limit_s=given.limit,
-        strategies=_names(given.strategies, STRATEGIES, "strategy"),
-        peers=() if given.peers == "none" else _names(given.peers, PEERS, "peer"),
+        strategies=names_in(given.strategies, STRATEGIES, "strategy"),
+        peers=() if given.peers == "none" else names_in(given.peers, PEERS, "peer"),
         only=tuple(part.strip() for part in given.only.split(",") if part.strip()),
     )
-
-
-def _names(text: str, known: Collection[str], kind: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    for name in names:
-        if name not in known:
-            raise UnknownNameError(kind, name, known)
-    return names
 
 
 if __name__ == "__main__":

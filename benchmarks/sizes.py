@@ -7,8 +7,7 @@ Each kernel is tuned for five sizes together, with five times the budget, and wi
 each of 20 other sizes, between them and up to a factor of two beyond, wisdom chooses a configuration, and the kernel
 is tuned there as well. Four configurations are timed in turn: the choice, the winner of that size, the fp64 baseline
 (used at such sizes without wisdom), and the winner of the middle size. The choice also runs on fresh draws of the
-inputs. The header emitted from the wisdom is compiled, and its choice is timed. ``--quick`` only checks in a few
-minutes that the benchmark works.
+inputs. ``--quick`` only checks in a few minutes that the benchmark works.
 
 ``--errors`` measures errors alone, of all bundled kernels: how many fresh draws exceed the limit predicted from other
 sizes (:mod:`benchmarks.size_errors`).
@@ -20,9 +19,7 @@ import argparse
 import functools
 import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -35,7 +32,6 @@ import numpy as np  # noqa: E402
 from benchmarks import bench, size_errors  # noqa: E402
 from benchmarks.unseen import times_of  # noqa: E402
 from mptune.data import Draw, Stream  # noqa: E402
-from mptune.emit import emit_dispatch  # noqa: E402
 from mptune.measure.device import DeviceEvaluator  # noqa: E402
 from mptune.results.trial import Status  # noqa: E402
 from mptune.run import Run  # noqa: E402
@@ -52,7 +48,7 @@ KERNELS: Final[Mapping[str, tuple[tuple[str, ...], int, int, float]]] = {
     "convolution2d": (("width", "height"), 96, 768, 1e-4),
     "coulombic": (("charges",), 100, 1600, 1e-4),
 }
-TARGETS: Final = {"mean": 0.95, "least": 0.85, "selection_ns": 1000}
+TARGETS: Final = {"mean": 0.95, "least": 0.85}
 WAYS: Final = ("own", "wisdom", "one", "fp64")
 _TUNED: Final = 5
 #: Evaluations, unseen sizes and draws of ``--quick``.
@@ -124,57 +120,6 @@ class Tuning:
         }
 
 
-def selection_ns(tuning: Tuning) -> float | None:
-    """Return the longest time in ns that the emitted header takes to choose; None without a compiler."""
-    kernel = tuning.kernel
-    compiler = shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        return None
-    name = f"tuned_{kernel.name}"
-    sizes = [*tuning.unseen, *(run.info.sizes for run in tuning.runs)]
-    values = ",\n".join(f"{{{', '.join(str(each[size]) for size in kernel.sizes['default'])}}}" for each in sizes)
-    with tempfile.TemporaryDirectory(prefix="mptune-") as folder:
-        written = emit_dispatch(tuning.wisdom, folder, kernel=kernel)
-        # Only the choice is timed, so the variants are stubs.
-        stubs = "\n".join(
-            f'extern "C" long long {file[:-3]}(void**, const unsigned*, unsigned, const void* const*) {{ return 0; }}'
-            for file in written.files
-            if file.endswith(".cu")
-        )
-        (Path(folder) / "time.cpp").write_text(_TIMED.format(name=name, stubs=stubs, values=values))
-        program = Path(folder) / "time"
-        command = [compiler, "-std=c++17", "-O2", "time.cpp", "-o", str(program)]
-        subprocess.run(command, cwd=folder, check=True, capture_output=True)
-        return float(subprocess.run([program], check=True, capture_output=True, text=True).stdout)
-
-
-_TIMED: Final = """
-#include "{name}.hpp"
-#include <chrono>
-#include <cstdio>
-{stubs}
-int main() {{
-    const {name}::Sizes all[] = {{ {values} }};
-    double longest = 0;
-    unsigned long sum = 0;
-    for (const auto& sizes : all) {{
-        double least = 1e9;
-        for (int turn = 0; turn < 200; ++turn) {{
-            const auto start = std::chrono::steady_clock::now();
-            for (int i = 0; i < 100; ++i) {{
-                const auto* variant = {name}::dispatch({name}::devices[0], sizes);
-                sum += variant ? variant->number : 1;
-            }}
-            const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
-            if (took.count() / 100 < least) least = took.count() / 100;
-        }}
-        if (least > longest) longest = least;
-    }}
-    std::printf("%g", sum + 1 ? longest : 0);
-}}
-"""
-
-
 def compared(tuning: Tuning, sizes: Mapping[str, int], draws: int) -> dict[str, Any]:
     """Return the times of the winner, wisdom's choice, the winner of the middle size and fp64, and violations."""
     own, kernel = tuning.own(sizes), tuning.kernel
@@ -208,7 +153,7 @@ def speeds(entries: Sequence[Mapping[str, Any]], way: str) -> list[float]:
 
 def page(options: argparse.Namespace, results: Mapping[str, Any]) -> str:
     """Return the page."""
-    entries = [entry for entry in results.values() if "sizes" in entry]
+    entries = list(results.values())
     of = {name: [entry for entry in entries if entry["kernel"] == name] for name in KERNELS}
     groups = {name: some for name, some in of.items() if some} | {"all": entries}
     rows = [
@@ -230,11 +175,6 @@ def page(options: argparse.Namespace, results: Mapping[str, Any]) -> str:
             rows,
         ),
     ]
-    if chosen := {e["kernel"]: e["selection_ns"] for e in results.values() if e.get("selection_ns") is not None}:
-        each = ", ".join(f"{name} {ns:.0f} ns" for name, ns in chosen.items())
-        parts.append(
-            f"The emitted `dispatch(device, sizes)` chooses in at most (target {TARGETS['selection_ns']} ns): {each}."
-        )
     if gains := [1 / speed for speed in speeds(of["gemm"], "one")]:
         parts.append(
             f"Lin 2025, Fig. 15: gemm tuned for its size is {statistics.geometric_mean(gains):.2f} times as fast as "
@@ -266,11 +206,6 @@ def measure(options: argparse.Namespace, sheet: bench.Sheet) -> None:
     common = {"budget": options.budget, "seed": options.seed}
     for name in bench.names_in(options.kernels, KERNELS, "kernel") or KERNELS:
         tuning = Tuning(name, options)
-        sheet.add(
-            f"{name}, selection",
-            lambda tuning=tuning: {"kernel": tuning.kernel.name, "selection_ns": selection_ns(tuning)},  # type: ignore[misc]
-            **common,
-        )
         for sizes in tuning.unseen:
             sheet.add(
                 f"{name}, {label_of(sizes)}",

@@ -10,19 +10,22 @@ code, which is kept for the others even where ``PYTHONDONTWRITEBYTECODE`` is set
 from __future__ import annotations
 
 import argparse
+import math
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-OUTPUT: Final = Path(__file__).parent / "results" / "startup.md"
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import bench  # noqa: E402
+
 NUMPY: Final = ("-c", "import numpy")
 MPTUNE: Final = ("-m", "mptune")
 #: Hides the packages of the GPU extras and their libraries.
@@ -101,7 +104,7 @@ def processor_s(command: Sequence[str], environment: Mapping[str, str]) -> float
     return used.ru_utime + used.ru_stime
 
 
-def measure(measured: Sequence[Case], rounds: int) -> list[float]:
+def medians(measured: Sequence[Case], rounds: int) -> list[float]:
     """Return the median processor time of each case in seconds; a first round is not counted."""
     with tempfile.TemporaryDirectory() as folder:
         kept = {"PYTHONPYCACHEPREFIX": f"{folder}/byte-code", "MPTUNE_CACHE_DIR": f"{folder}/mptune"}
@@ -111,56 +114,52 @@ def measure(measured: Sequence[Case], rounds: int) -> list[float]:
     return [statistics.median(each) for each in zip(*times, strict=True)]
 
 
-def report(measured: Sequence[Case], medians: Sequence[float], rounds: int) -> tuple[str, int]:
-    """Return the results as a page, and how many cases take longer than they may."""
-    found = dict(zip((case.what for case in measured), medians, strict=True))
-    numpy_s = medians[0]
-    extras_s = found["the GPU extras that are here"] - found["the same search without them"]
-    rows, late = [], 0
-    for case, seconds in zip(measured, medians, strict=True):
-        limit = case.limit
-        if limit is not None and limit != limit:  # what the extras take comes on top
-            limit = 1.5 + max(extras_s, 0.0) / numpy_s
-        verdict = "" if limit is None else "yes" if seconds <= limit * numpy_s else "**no**"
-        late += verdict == "**no**"
-        shown = "" if limit is None else f"{limit:.2g}"
-        rows.append(f"| {case.what} | {seconds * 1e3:.0f} | {seconds / numpy_s:.2f} | {shown} | {verdict} |")
-    from mptune.backends.processor import processor, usable_cores
-
-    machine = f"{processor().name}, {usable_cores()} cores"
-    lines = [
-        "# How long the command line takes to answer",
-        "",
-        "    python benchmarks/startup.py",
-        "",
-        f"Python {platform.python_version()}; {machine}; {datetime.now(UTC):%Y-%m-%d}. Processor time, median of "
-        f"{rounds} rounds in turn, beside importing NumPy alone; the ratio each may reach. A round before them is not "
-        "counted: in it byte code is compiled, and `mptune list` counts configurations, which it keeps.",
-        "",
-        "| what | ms | ratio | limit | met |",
-        "|---|--:|--:|--:|---|",
-        *rows,
-        "",
+def page(_: argparse.Namespace, results: Mapping[str, Any]) -> str:
+    """Return the page."""
+    rows = [
+        (row["what"], f"{row['s'] * 1e3:.0f}", f"{row['ratio']:.2f}", *_limit(row)) for row in results["times"]["cases"]
     ]
-    return "\n".join(lines), late
+    return (
+        f"Processor time, median of {results['times']['rounds']} rounds in turn, beside importing NumPy alone; the "
+        "ratio each may reach. A round before them is not counted: in it byte code is compiled.\n\n"
+        + bench.table(("what", "ms", "ratio", "limit", "met"), rows)
+    )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; 0 when every limit is met, 1 when one is not."""
-    parser = argparse.ArgumentParser(description="How long the command line takes to answer.")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--output", type=Path, default=OUTPUT)
-    given = parser.parse_args(arguments)
+def _limit(row: Mapping[str, Any]) -> tuple[str, str]:
+    return ("", "") if row["limit"] is None else (f"{row['limit']:.2g}", bench.verdict(row["ratio"] <= row["limit"]))
+
+
+def times_of(rounds: int) -> dict[str, Any]:
+    """Return the time of each case, and its limit."""
     with tempfile.TemporaryDirectory() as folder:
         run_file = Path(folder) / "run.db"
         tuning = ["tune", "axpy", "--backend", "host", "--size", "smoke", "--budget", "3", "--strategy", "random"]
         subprocess.run([sys.executable, *MPTUNE, *tuning, "--output", str(run_file)], check=True, capture_output=True)
         measured = cases(run_file)
-        text, late = report(measured, measure(measured, given.rounds), given.rounds)
-    given.output.write_text(text)
-    print(text)
-    return 1 if late else 0
+        seconds = medians(measured, rounds)
+    found = dict(zip((case.what for case in measured), seconds, strict=True))
+    # What the extras take comes on top of a limit that is not a number.
+    extra_s = max(found["the GPU extras that are here"] - found["the same search without them"], 0.0)
+    rows = []
+    for case, taken_s in zip(measured, seconds, strict=True):
+        limit = 1.5 + extra_s / seconds[0] if case.limit is not None and math.isnan(case.limit) else case.limit
+        rows.append({"what": case.what, "s": taken_s, "ratio": taken_s / seconds[0], "limit": limit})
+    return {"rounds": rounds, "cases": rows}
+
+
+def measure(options: argparse.Namespace, sheet: bench.Sheet) -> int:
+    """Measure all cases; return 1 if one takes longer than it may."""
+    found = sheet.add("times", lambda: times_of(options.rounds), rounds=options.rounds)
+    return int(any(row["limit"] is not None and row["ratio"] > row["limit"] for row in found["cases"]))
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser."""
+    made = bench.parser(__doc__, bench.RESULTS / "startup.md")
+    made.add_argument("--rounds", type=int, default=15)
+    return made
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench.main(parser(), "How long the command line takes to answer", measure, page))

@@ -20,10 +20,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import json
 import math
-import os
-import shlex
 import statistics
 import subprocess
 import sys
@@ -38,10 +37,11 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks import bench  # noqa: E402
+from benchmarks import noise as noise_module  # noqa: E402
 from benchmarks.noise import NOISES, turns  # noqa: E402
-from mptune.backends.host_compiler import find_compiler  # noqa: E402
-from mptune.backends.processor import processor, usable_cores  # noqa: E402
-from mptune.errors import MptuneError, UnknownNameError  # noqa: E402
+from mptune.backends.processor import usable_cores  # noqa: E402
+from mptune.errors import MptuneError  # noqa: E402
 from mptune.kernel import Kernel  # noqa: E402
 from mptune.measure.device import DeviceEvaluator  # noqa: E402
 from mptune.measure.rounds import Turns  # noqa: E402
@@ -51,7 +51,6 @@ from mptune.space.configuration import Configuration  # noqa: E402
 from mptune.space.parameters import OrdinalParameter  # noqa: E402
 from mptune.tuning.finals import rounds_for_interval  # noqa: E402
 
-PAGE: Final = ROOT / "benchmarks" / "results" / "timing_quality.md"
 #: Runs by name: the arguments of ``tune``, and how many seeds of ten are run beside a load.
 RUNS: Final = {
     "demo": (("convolution2d", "--max-error", "1e-4", "--budget", "60"), 10),
@@ -218,140 +217,100 @@ PARTS: Final[Mapping[str, Callable[[argparse.Namespace], Any]]] = {
 }
 
 
-def _verdict(is_met: bool) -> str:
-    return "met" if is_met else "missed"
-
-
-def _statistics_lines(found: Mapping[str, Any]) -> list[str]:
-    lines = [
-        "",
-        "## Which statistic",
-        "",
+def _statistics_page(found: Mapping[str, Any]) -> str:
+    rows = [
+        (noise, *(f"{by_name[n][key]:.1%}" for n in ("shortest", "median") for key in ("coverage", "half_width")))
+        for noise, by_name in found.items()
+    ]
+    return (
+        "## Which statistic\n\n"
         f"Two configurations that differ by a factor of 1.2, 15 rounds of 5 launches back and forth, {REPETITIONS} "
         "times with each synthetic noise: how often the 95% interval of the median ratio holds 1.2, and half its "
-        "width, where the time of a turn is its shortest launch, and where it is the median.",
-        "",
-        "| noise | shortest: holds | half width | median: holds | half width |",
-        "|---|---|---|---|---|",
-    ]
-    for noise, by_name in found.items():
-        cells = [f"{by_name[n]['coverage']:.1%} | {by_name[n]['half_width']:.1%}" for n in ("shortest", "median")]
-        lines.append(f"| {noise} | {' | '.join(cells)} |")
-    return lines
+        "width, where the time of a turn is its shortest launch, and where it is the median.\n\n"
+        + bench.table(("noise", "shortest: holds", "half width", "median: holds", "half width"), rows)
+    )
 
 
-def _aa_lines(part: str, found: Mapping[str, Any]) -> list[str]:
+def _aa_page(part: str, found: Mapping[str, Any]) -> str:
     pairs, held = (sum(each[name] for each in found.values()) for name in ("pairs", "held"))
-    lines = [
-        "",
-        f"## Identical code, {'beside a load on every core' if part == 'aa-busy' else 'quiet'}",
-        "",
-        "| kernel | pairs | the interval holds 1 | half width | farthest ratio | other tasks per core |",
-        "|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {name} | {each['pairs']} | {each['held'] / each['pairs']:.1%} | {each['half_width']:.1%} | "
-        f"{each['farthest']:.3f} | {each['tasks_per_core']:.1f} |"
+    rows = [
+        (
+            *(name, each["pairs"], f"{each['held'] / each['pairs']:.1%}", f"{each['half_width']:.1%}"),
+            *(f"{each['farthest']:.3f}", f"{each['tasks_per_core']:.1f}"),
+        )
         for name, each in found.items()
     ]
-    is_met = held >= LEAST_COVERAGE * pairs
-    lines += [
-        "",
-        f"- it holds 1 in {held / pairs:.1%} of {pairs} pairs (target {LEAST_COVERAGE:.0%}: {_verdict(is_met)})",
-    ]
-    return lines
+    columns = ("kernel", "pairs", "the interval holds 1", "half width", "farthest ratio", "other tasks per core")
+    return (
+        f"## Identical code, {'beside a load on every core' if part == 'aa-busy' else 'quiet'}\n\n"
+        + bench.table(columns, rows)
+        + f"\n\n- it holds 1 in {held / pairs:.1%} of {pairs} pairs (target {LEAST_COVERAGE:.0%}: "
+        f"{bench.verdict(held >= LEAST_COVERAGE * pairs)})"
+    )
 
 
-def _run_lines(part: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
-    title = "The demo, quiet" if part == "demo-quiet" else "Runs beside a load on every core"
-    lines = [
-        *("", f"## {title}", ""),
-        "| run | seed | baseline ms | best ms | speedup | 95% interval | settled | types of the best | wall s |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+def _runs_page(part: str, found: Sequence[Mapping[str, Any]]) -> str:
+    rows = []
     for each in found:
-        best = each["best"]
-        what = "- | - | no winner | - | -"
+        best, cells = each["best"], ("-", "-", "no winner", "-", "-")
         if best is not None:
-            low, high = best["speedup_interval"] or (float("nan"),) * 2
-            interval = f"{low:.3g} to {high:.3g} | {'yes' if best['settled'] else 'no'}"
-            what = f"{best['time_ms']:.3g} | {best['speedup']:.3g} | {interval} | {best['types']}"
-        lines.append(f"| {each['run']} | {each['seed']} | {each['baseline_ms']:.3g} | {what} | {each['wall_s']:.0f} |")
+            ends = best["speedup_interval"]
+            interval = f"{ends[0]:.3g} to {ends[1]:.3g}" if ends else "-"
+            settled = "yes" if best["settled"] else "no"
+            cells = (f"{best['time_ms']:.3g}", f"{best['speedup']:.3g}", interval, settled, best["types"])
+        baseline = "-" if each["baseline_ms"] is None else f"{each['baseline_ms']:.3g}"
+        rows.append((each["run"], each["seed"], baseline, *cells, f"{each['wall_s']:.0f}"))
+    columns = ("run", "seed", "baseline ms", "best ms", "speedup", "95% interval", "settled", "types", "wall s")
     winners = [each["best"] for each in found if each["best"] is not None]
-    lines.append("")
     if part == "demo-quiet":
         middle = statistics.median(best["speedup"] for best in winners)
         farthest = max(abs(best["speedup"] / middle - 1) for best in winners)
         is_met = len(winners) == len(found) and farthest <= MOST_DEVIATION
-        lines.append(
-            f"- speedups are within {farthest:.1%} of their median, {middle:.3g} (target {MOST_DEVIATION:.0%}: "
-            f"{_verdict(is_met)})"
+        title = "The demo, quiet"
+        said = f"speedups are within {farthest:.1%} of their median, {middle:.3g} (target {MOST_DEVIATION:.0%}"
+    else:
+        slower = sum(best["speedup"] < 1 for best in winners)
+        inaccurate = sum(not best["accurate"] for best in winners)
+        failed = sum(each["exit_code"] != 0 for each in found)
+        is_met = len(winners) == len(found) and not slower and not inaccurate and not failed
+        title = "Runs beside a load on every core"
+        said = (
+            f"{len(winners)} of {len(found)} runs name a winner, {slower} of the winners are slower than the baseline, "
+            f"{inaccurate} have an error above the threshold, {failed} runs end with another exit code than 0 (target: "
+            "all, 0, 0, 0"
         )
-        return lines
-    slower = sum(best["speedup"] < 1 for best in winners)
-    inaccurate = sum(not best["accurate"] for best in winners)
-    failed = sum(each["exit_code"] != 0 for each in found)
-    is_met = len(winners) == len(found) and not slower and not inaccurate and not failed
-    lines.append(
-        f"- {len(winners)} of {len(found)} runs name a winner, {slower} of the winners are slower than the baseline, "
-        f"{inaccurate} have an error above the threshold, {failed} runs end with another exit code than 0 (target: "
-        f"all, 0, 0, 0: {_verdict(is_met)})"
-    )
-    return lines
+    return f"## {title}\n\n{bench.table(columns, rows)}\n\n- {said}: {bench.verdict(is_met)})"
 
 
-def markdown(document: Mapping[str, Any]) -> str:
-    """Return the results as a page."""
-    lines = ["# How far a speedup can be trusted"]
-    parts = document["parts"]
-    for name in PARTS:
-        if name not in parts:
-            continue
-        part = parts[name]
+def page(_: argparse.Namespace, results: Mapping[str, Any]) -> str:
+    """Return the page."""
+    parts = []
+    for name in (name for name in PARTS if name in results):
         if name == "statistics":
-            lines += _statistics_lines(part["found"])
+            parts.append(_statistics_page(results[name]))
         elif name.startswith("aa"):
-            lines += _aa_lines(name, part["found"])
+            parts.append(_aa_page(name, results[name]))
         else:
-            lines += _run_lines(name, part["found"])
-        lines += [
-            "",
-            f"Machine: {part['machine']}. Command: `{part['command']}`; it took {part['wall_s'] / 60:.1f} min.",
-        ]
-    return "\n".join(lines) + "\n"
+            parts.append(_runs_page(name, results[name]))
+    return "\n\n".join(parts)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; 0 when it ended well, 2 for wrong input."""
-    parser = argparse.ArgumentParser(description="How far a printed speedup can be trusted.")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; by default all")
-    parser.add_argument("--pairs", type=int, default=200, help="pairs of identical code")
-    parser.add_argument("--seeds", type=int, default=10, help="seeds of the demo; of the other runs half as many")
-    parser.add_argument("--output", type=Path, default=PAGE, help="write the page to this file, the figures beside it")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    given = parser.parse_args(arguments)
-    figures = given.output.with_suffix(".json")
-    document: dict[str, Any] = json.loads(figures.read_text()) if figures.exists() else {"parts": {}}
-    try:
-        for name in given.parts:
-            if name not in PARTS:
-                raise UnknownNameError("part", name, PARTS)
-        for name in given.parts or PARTS:
-            start = time.monotonic()
-            document["parts"][name] = {
-                "found": PARTS[name](given),
-                "machine": f"{processor().name}, {usable_cores()} of {os.cpu_count()} cores, {find_compiler().version}",
-                "command": shlex.join(["python", "benchmarks/timing_quality.py", *sys.argv[1:]]),
-                "wall_s": time.monotonic() - start,
-            }
-            figures.write_text(json.dumps(document, indent=1) + "\n")
-            given.output.write_text(markdown(document))
-    except MptuneError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(json.dumps(document, indent=1) if given.json else markdown(document))
-    return 0
+def measure(options: argparse.Namespace, sheet: bench.Sheet) -> None:
+    """Measure the parts that are asked for."""
+    for name in bench.names_in(",".join(options.parts), PARTS, "part") or PARTS:
+        sheet.add(name, functools.partial(PARTS[name], options), pairs=options.pairs, seeds=options.seeds)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser."""
+    made = bench.parser(__doc__, bench.RESULTS / "timing_quality.md")
+    made.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; by default all")
+    made.add_argument("--pairs", type=int, default=200, help="pairs of identical code")
+    made.add_argument("--seeds", type=int, default=10, help="seeds of the demo; of the other runs half as many")
+    return made
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    scripts = [Path(noise_module.__file__)]
+    title = "How far a speedup can be trusted"
+    sys.exit(bench.main(parser(), title, measure, page, scripts=scripts, keeps=True))

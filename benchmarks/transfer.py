@@ -152,7 +152,7 @@ def devices_in(folder: Path) -> list[Device]:
 
 def measure(options: argparse.Namespace, sheet: bench.Sheet) -> None:
     """Search every space in every way, seed by seed."""
-    devices = devices_in(options.spaces)
+    devices = [device for device in devices_in(options.spaces) if options.only in device.name]
     parts = bench.names_in(options.parts, PARTS, "part")
     for seed, device in itertools.product(range(options.seeds), devices):
         others = [other for other in devices if other.group == device.group and other is not device]
@@ -217,6 +217,7 @@ def parser() -> argparse.ArgumentParser:
         "--spaces", type=Path, default=ROOT.parent / "shared" / "spaces", help="folder of recorded spaces"
     )
     made.add_argument("--seeds", type=int, default=20, help="runs of each way on each space")
+    made.add_argument("--only", default="", metavar="PART", help="spaces with this in their names")
     made.add_argument("--parts", default="searches", metavar="PART,...", help=", ".join(PARTS))
     return made
 

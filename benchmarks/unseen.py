@@ -1,28 +1,23 @@
 """Winners on inputs that nobody has seen: how many break their error limit, with and without verification.
 
-    python benchmarks/unseen.py [--kernels NAME,...] [--budget 30] [--draws 10000] [--sections rates,wall] [--resume]
+    python benchmarks/unseen.py [--kernels NAME,...] [--budget 30] [--draws 10000] [--resume]
 
-``rates``: each kernel is tuned at smoke size for three thresholds. The winner as it is now had its errors measured on
+Each kernel is tuned at smoke size for three thresholds. The winner as it is now had its errors measured on
 three draws and was verified on 20 unseen ones; the winner as it was before is the fastest of the same trials, in turn,
 whose error is within the threshold on the first draw alone, so that what differs is not the luck of two searches. All
 winners of a kernel then run on the same fresh draws, which none of the runs has drawn; a winner's rate is the share of
-them on which its error is above its threshold or is none. Speeds are of launches in turn. ``wall``: bundled kernels at
-default size and budget, searched with one draw and with three; what further draws and the verification took, as the
-runs account for it.
-
-The results are kept beside the page as JSON after each kernel; ``--resume`` goes on from there.
+them on which its error is above its threshold or is none. Speeds are of launches in turn.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import functools
 import math
-import shlex
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,8 +26,8 @@ sys.path.insert(0, str(ROOT))
 
 import numpy as np  # noqa: E402
 
+from benchmarks import bench, unseen_kernels  # noqa: E402
 from benchmarks.unseen_kernels import KERNELS  # noqa: E402
-from mptune.backends.processor import processor, usable_cores  # noqa: E402
 from mptune.data import FIRST, Draw, Stream  # noqa: E402
 from mptune.kernel import Kernel  # noqa: E402
 from mptune.measure.device import DeviceEvaluator  # noqa: E402
@@ -52,9 +47,7 @@ _AT_ONCE: Final = 250
 _ROUNDS: Final = 9
 #: So many configurations that seem faster than the winner are looked at as the one of before.
 _RIVALS: Final = 8
-_WALL_KERNELS: Final = ("axpy", "convolution2d", "gemm", "kmeans")
-_WALL_THRESHOLD: Final = 1e-4
-TARGETS: Final = {"rate": 0.05, "speed": 0.95, "draws": 0.05, "verification": 0.25}
+TARGETS: Final = {"rate": 0.05, "speed": 0.95, "verification": 0.25}
 
 
 def kernel_of(name: str) -> Kernel:
@@ -149,35 +142,6 @@ def times_of(evaluator: DeviceEvaluator, configurations: Sequence[Configuration]
     return {c: statistics.median(each) if each else math.nan for c, each in times.items()}
 
 
-# -- wall time -------------------------------------------------------------------------------------
-
-
-def wall(name: str, budget: int, seed: int) -> dict[str, Any]:
-    """Return what searching a kernel at default size takes with one draw and with three, and its verification."""
-    found: dict[str, Any] = {"kernel": name}
-    ways: Mapping[str, Mapping[str, Any]] = {"one": {"inputs": 1, "verify": 0}, "three": {}}
-    for way, settings in ways.items():
-        run = tune(
-            kernel_of(name),
-            backend="host",
-            max_error=_WALL_THRESHOLD,
-            budget=budget,
-            seed=seed,
-            on_warning=lambda _: None,
-            **settings,
-        )
-        spent, trial = run.durations_s, run.best
-        verified = run.verified(trial) if trial is not None else None
-        found[way] = {
-            "wall_s": run.state.wall_s,
-            "search_s": run.state.wall_s - run.state.verify_s,
-            "draws_s": spent.get("draws", 0.0),
-            "verification_s": run.state.verify_s,
-            "unseen": 0 if verified is None else verified.inputs,
-        }
-    return found
-
-
 # -- the page --------------------------------------------------------------------------------------
 
 
@@ -227,61 +191,48 @@ def mean(ratios: Sequence[float]) -> float:
     return statistics.geometric_mean(ratios) if ratios else math.nan
 
 
-def markdown(document: Mapping[str, Any]) -> str:
-    """Return the results as a page."""
-    lines = ["# Unseen inputs", "", f"Machine: {document['machine']}. Command: `{document['command']}`.", ""]
-    kernels = [document["rates"][name] for name in document["rates"]]
-    if kernels:
-        before, now = (summary(kernels, way) for way in WAYS)
-        draws = max((e["draws"] for k in kernels for e in k["winners"]), default=0)
-        allowed = math.ceil((1 - CONFIDENCE) * now["verified"])
-        lines += [
-            f"Winners of {len(kernels)} kernels at smoke size for the thresholds "
-            f"{', '.join(f'{tau:g}' for tau in THRESHOLDS)}, budget {document['budget']}, each on the same {draws:,} "
-            "fresh draws as the other winners of its kernel. Now: errors of three draws, verified on 20 unseen ones. "
-            "Before: the fastest of the same trials by errors of the first draw, nothing verified.",
-            "",
-            "| | before | now | target |",
-            "|---|---|---|---|",
-            f"| winners | {before['winners']:.0f} | {now['winners']:.0f} | |",
-            f"| draws that break the threshold, all winners | {before['pooled']:.3%} | {now['pooled']:.3%} | "
-            f"≤ {TARGETS['rate']:.0%} |",
-            f"| winners with any such draw | {before['with_any']:.0f} | {now['with_any']:.0f} | |",
-            f"| the worst winner's rate | {before['worst']:.2%} | {now['worst']:.2%} | |",
-            f"| winners with a rate above the bound printed with them | | {now['above']:.0f} of "
-            f"{now['verified']:.0f} | ≤ {allowed} |",
-            f"| speed beside before, geometric mean | 1 | {mean(speeds(kernels)):.3f} | ≥ {TARGETS['speed']:g} |",
-            f"| the same where before's winner holds | 1 | {mean(speeds(kernels, held=True)):.3f} | |",
-            f"| verification, of the runs' wall time | | {now['share_s']:.1%}, at most {now['most_share']:.1%} | "
-            f"≤ {TARGETS['verification']:.0%} |",
-            "",
-            "| kernel | threshold | rate before | rate now | bound printed | unseen inputs | fragile | speed |",
-            "|---|---|---|---|---|---|---|---|",
-        ]
-        lines += [row for kernel in kernels for row in _rows(kernel)]
-        lines.append("")
-    if document["wall"]:
-        lines += [
-            f"Search at default size, threshold {_WALL_THRESHOLD:g}, budget {document['wall_budget']}, with one draw "
-            "and with three; seconds. Further draws are accounted for by the runs; the difference of the two searches "
-            "is mostly the noise of their timings. Targets: further draws ≤ 5% of the search, verification ≤ 25% of "
-            "the run.",
-            "",
-            "| kernel | search, one draw | search, three | further draws | verification | unseen inputs |",
-            "|---|---|---|---|---|---|",
-        ]
-        for entry in document["wall"].values():
-            one, three = entry["one"], entry["three"]
-            lines.append(
-                f"| {entry['kernel']} | {one['search_s']:.1f} | {three['search_s']:.1f} | {three['draws_s']:.2f} "
-                f"({three['draws_s'] / three['search_s']:.1%}) | {three['verification_s']:.2f} "
-                f"({three['verification_s'] / three['wall_s']:.1%}) | {three['unseen']} |"
-            )
-        lines.append("")
-    return "\n".join(lines)
+def page(options: argparse.Namespace, results: Mapping[str, Any]) -> str:
+    """Return the page."""
+    kernels = [row for row in results.values() if "winners" in row]
+    return "\n\n".join(_rates_page(kernels, options) if kernels else [])
 
 
-def _rows(kernel: Mapping[str, Any]) -> list[str]:
+def _rates_page(kernels: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> list[str]:
+    before, now = (summary(kernels, way) for way in WAYS)
+    allowed = math.ceil((1 - CONFIDENCE) * now["verified"])
+    speed, held = (mean(speeds(kernels, held=only)) for only in (False, True))
+    rows = [
+        ("winners", f"{before['winners']:.0f}", f"{now['winners']:.0f}", ""),
+        (
+            "draws that break the threshold",
+            f"{before['pooled']:.3%}",
+            f"{now['pooled']:.3%}",
+            f"≤ {TARGETS['rate']:.0%}",
+        ),
+        ("winners with any such draw", f"{before['with_any']:.0f}", f"{now['with_any']:.0f}", ""),
+        ("the worst winner's rate", f"{before['worst']:.2%}", f"{now['worst']:.2%}", ""),
+        ("winners above the bound printed", "", f"{now['above']:.0f} of {now['verified']:.0f}", f"≤ {allowed}"),
+        ("speed beside before, geometric mean", "1", f"{speed:.3f}", f"≥ {TARGETS['speed']:g}"),
+        ("the same where before's winner holds", "1", f"{held:.3f}", ""),
+        (
+            "verification, of the runs' wall time",
+            "",
+            f"{now['share_s']:.1%}, at most {now['most_share']:.1%}",
+            f"≤ {TARGETS['verification']:.0%}",
+        ),
+    ]
+    columns = ("kernel", "threshold", "rate before", "rate now", "bound printed", "unseen inputs", "fragile", "speed")
+    return [
+        f"Winners of {len(kernels)} kernels at smoke size for the thresholds "
+        f"{', '.join(f'{tau:g}' for tau in THRESHOLDS)}, budget {options.budget}, each on the same fresh draws as the "
+        "other winners of its kernel. Now: errors of three draws, verified on 20 unseen ones. Before: the fastest of "
+        "the same trials by errors of the first draw, nothing verified.",
+        bench.table(("", "before", "now", "target"), rows),
+        bench.table(columns, [row for kernel in kernels for row in _rows(kernel)]),
+    ]
+
+
+def _rows(kernel: Mapping[str, Any]) -> list[tuple[object, ...]]:
     rows = []
     for tau in THRESHOLDS:
         found = {e["way"]: e for e in kernel["winners"] if e["threshold"] == tau}
@@ -294,57 +245,31 @@ def _rows(kernel: Mapping[str, Any]) -> list[str]:
         known = Verified(verified["inputs"], verified["violations"], 0.0) if verified else None
         both = len(found) == len(WAYS)
         speed = f"{found['before']['time_ms'] / found['now']['time_ms']:.2f}" if both else "-"
-        rows.append(
-            f"| {kernel['kernel']} | {tau:g} | {rate('before')} | {rate('now')} | "
-            f"{f'{known.at_most:.1%}' if known else '-'} | {known.inputs if known else '-'} | "
-            f"{now['fragile'] if now else '-'} | {speed} |"
-        )
+        bound = (f"{known.at_most:.1%}", known.inputs) if known else ("-", "-")
+        fragile = now["fragile"] if now else "-"
+        rows.append((kernel["kernel"], f"{tau:g}", rate("before"), rate("now"), *bound, fragile, speed))
     return rows
 
 
-def main() -> None:
-    """Measure what is asked for and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernels", default=",".join((*bundled_kernels(), *KERNELS)))
-    parser.add_argument("--budget", type=int, default=30)
-    parser.add_argument("--wall-budget", type=int, default=100)
-    parser.add_argument("--draws", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sections", default="rates,wall")
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "unseen.md")
-    parser.add_argument("--resume", action="store_true")
-    options = parser.parse_args()
-    kept = options.output.with_suffix(".json")
-    document: dict[str, Any] = {
-        "machine": f"{processor().name}, {usable_cores()} cores",
-        "command": shlex.join(["python", "benchmarks/unseen.py", *sys.argv[1:]]),
-        "budget": options.budget,
-        "wall_budget": options.wall_budget,
-        "rates": {},
-        "wall": {},
-    }
-    if options.resume and kept.exists():
-        before = json.loads(kept.read_text())
-        document |= {name: before[name] for name in ("rates", "wall")}
-    names = options.kernels.split(",")
-    sections: dict[str, tuple[list[str], Callable[[str], dict[str, Any]]]] = {
-        "rates": (names, lambda name: rates(name, options.budget, options.draws, options.seed)),
-        "wall": (
-            [name for name in _WALL_KERNELS if name in names],
-            lambda name: wall(name, options.wall_budget, options.seed),
-        ),
-    }
-    for section in options.sections.split(","):
-        which, measure = sections[section]
-        for name in (name for name in which if name not in document[section]):
-            start = time.perf_counter()
-            document[section][name] = measure(name)
-            print(f"{section} {name}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
-            kept.write_text(json.dumps(document, indent=1) + "\n")
-    page = markdown(document)
-    options.output.write_text(page)
-    print(page)
+def measure(options: argparse.Namespace, sheet: bench.Sheet) -> None:
+    """Measure the kernels that are asked for."""
+    known = (*bundled_kernels(), *KERNELS)
+    names = bench.names_in(options.kernels, known, "kernel") or known
+    for name in names:
+        settings = {"budget": options.budget, "draws": options.draws, "seed": options.seed}
+        sheet.add(name, functools.partial(rates, name, **settings), **settings)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser."""
+    made = bench.parser(__doc__, bench.RESULTS / "unseen.md")
+    made.add_argument("--kernels", default="", help="names, separated by commas [all]")
+    made.add_argument("--budget", type=int, default=30)
+    made.add_argument("--draws", type=int, default=10_000)
+    made.add_argument("--seed", type=int, default=0)
+    return made
 
 
 if __name__ == "__main__":
-    main()
+    scripts = [Path(unseen_kernels.__file__)]
+    sys.exit(bench.main(parser(), "Unseen inputs", measure, page, scripts=scripts))

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.bench import percent, stamp, stamp_line, table
 from benchmarks.fronts.running import OURS, TOOLS
 from benchmarks.search.cells import Results
-from benchmarks.search.report import machine, markdown_table, percent
 from benchmarks.search.significance import NOISE, welch_chance
 
 __all__ = ["Cell", "Figures", "write"]
@@ -105,7 +104,7 @@ def _padded(shares: Sequence[float], budget: int) -> list[float]:
 def write(figures: Figures, folder: Path, command: str) -> list[Path]:
     """Write page and document into a folder; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
-    about = {"command": command, "date": f"{datetime.now(UTC):%Y-%m-%d}"} | machine()
+    about = stamp(command)
     page, document = (folder / f"pareto.{ending}" for ending in ("md", "json"))
     page.write_text(_markdown(figures, about))
     document.write_text(json.dumps({"about": about, "results": figures.to_json()}, allow_nan=False) + "\n")
@@ -114,12 +113,10 @@ def write(figures: Figures, folder: Path, command: str) -> list[Path]:
 
 def _markdown(figures: Figures, about: dict[str, Any]) -> str:
     half, budget = figures.budget // 2, figures.budget
-    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
     runs = min((len(curves) for curves in figures.curves.values()), default=0)
     parts = [
         "# How well mptune finds fronts",
-        f"`{about['command']}`, {about['date']}, {about['cpu']} ({about['cores']} cores), Python {about['python']}, "
-        f"{versions}.",
+        stamp_line(about),
         "Recorded spaces of `benchmarks/data`, two and three objectives. Hypervolume of the front found so far as a "
         "share of that of the recorded front: axes are log10 of time, error and memory, 0 at the ideal and 1 at the "
         "nadir point of the recorded front, reference point 1.1 (`mptune.results.pareto.FrontScale`). Median over "
@@ -149,7 +146,7 @@ def _overall(figures: Figures) -> str:
     at = [figures.budget // 4, figures.budget // 2, figures.budget]
     ordered = sorted(figures.tools, key=lambda tool: -figures.mean(tool, figures.budget))
     rows = [(tool, *(percent(figures.mean(tool, n), 1) for n in at)) for tool in ordered]
-    return markdown_table(("mean over all cells", *(f"after {n}" for n in at)), rows)
+    return table(("mean over all cells", *(f"after {n}" for n in at)), rows)
 
 
 def _by_cell(figures: Figures) -> str:
@@ -157,7 +154,7 @@ def _by_cell(figures: Figures) -> str:
     for cell in figures.cells:
         ends = [figures.quartiles(cell, tool)[:, -1] for tool in figures.tools]
         rows.append((cell, *(f"{percent(m, 1)} ({100 * low:.1f} to {100 * high:.1f})" for low, m, high in ends)))
-    return markdown_table(("cell", *figures.tools), rows)
+    return table(("cell", *figures.tools), rows)
 
 
 def _against(figures: Figures) -> str:
@@ -165,7 +162,7 @@ def _against(figures: Figures) -> str:
         (cell, *(_shown(figures.arrival(cell, peer), figures.verdict(cell, peer)) for peer in figures.peers))
         for cell in figures.cells
     ]
-    return markdown_table(("cell", *figures.peers), rows)
+    return table(("cell", *figures.peers), rows)
 
 
 def _shown(arrival: float, verdict: str) -> str:

@@ -12,12 +12,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.bench import percent
 from benchmarks.reproductions.item import Cell, Given, Item, Outcome, Table
 from benchmarks.reproductions.replayed import jobs_of, recordings, replayed, run_all
 from benchmarks.reproductions.spread import percents, spread
 from benchmarks.search.peers import PEERS
 from benchmarks.search.precision_cells import shares
-from benchmarks.search.report import percent
 from benchmarks.search.tools import Tool
 from mptune.backends.processor import processor
 from mptune.tuning.comparison import Comparison

@@ -20,13 +20,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks.bench import percent
 from benchmarks.in_turn import measure_in_turn
 from benchmarks.kernels import blas_ms
 from benchmarks.reproductions.item import Cell, Given, Item, Outcome, Table
 from benchmarks.reproductions.replayed import jobs_of, recordings, run_all
 from benchmarks.reproductions.spread import percents, spread
 from benchmarks.search.cells import Job
-from benchmarks.search.report import percent
 from benchmarks.search.tools import DEFAULT, Tool
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions

@@ -7,15 +7,13 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from benchmarks.bench import stamp, stamp_line
 from benchmarks.reproductions.item import Cell, Item, Outcome, Table
 from benchmarks.reproductions.spread import MEANING
-from benchmarks.search.report import machine
-from mptune.backends.processor import processor, usable_cores
 from mptune.errors import MptuneError
 from mptune.paths import write_whole
 
@@ -35,6 +33,9 @@ words of an item are younger, its figures are not.
 #: What of the papers' experiments has no item, and why not.
 ABSENT: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "Heldens 2026, Table III": "settings of the strategies: docs/strategies.md says which differ",
+        "Heldens 2026, Fig. 12": "energy: mptune tune --objective energy, where a sensor tells it",
+        "Heldens 2026, Fig. 14": "maps of the clusters of two versions: h-f13 has how far they agree",
         "Willemsen 2021, Fig. 5": "other Bayesian frameworks: benchmarks/search_quality.py has more of them, on more "
         "recordings",
         "Willemsen 2021, Figs. 6 and 7": "two kernels on an A100: no recording of them is published beside the others",
@@ -58,13 +59,11 @@ def keep(name: str, item: Item, outcome: Outcome, folder: Path, command: str, wa
     """Write an item's document into ``papers`` of a folder and return it."""
     parts = folder / _FOLDER
     parts.mkdir(parents=True, exist_ok=True)
-    about = {"command": command, "date": f"{datetime.now(UTC):%Y-%m-%d}", "wall_s": round(wall_s, 1)} | machine()
-    about |= {"cpu": processor().name, "cores": usable_cores()}
     document = {
         "item": name,
         "where": item.where,
         "what": item.what,
-        "about": about,
+        "about": {**stamp(command), "wall_s": round(wall_s, 1)},
         "summary": outcome.summary,
         "tables": [_finite(asdict(table)) for table in outcome.tables],
         "differs": list(outcome.differs),
@@ -97,7 +96,10 @@ def _contents(documents: Iterable[Mapping[str, Any]]) -> str:
     lines = ["| item | of | what came out | on |", "| --- | --- | --- | --- |"]
     for document in documents:
         anchor = re.sub(r"[^\w -]", "", _heading(document).lower()).replace(" ", "-")
-        said, cpu = document["summary"].replace("|", "\\|"), document["about"]["cpu"]
+        said, cpu = (
+            document["summary"].replace("|", "\\|"),
+            document["about"].get("processor", document["about"].get("cpu")),
+        )
         if "--quick" in document["about"]["command"].split():
             said = f"(of `--quick`) {said}"
         lines.append(f"| [{document['item']}](#{anchor}) | {document['where']} | {said} | {cpu} |")
@@ -144,10 +146,7 @@ def markdown_of(document: Mapping[str, Any]) -> str:
     ]
     if document["differs"]:
         parts.append("What differs, and why:\n\n" + "\n".join(f"- {reason}" for reason in document["differs"]))
-    parts.append(
-        f"`{about['command']}`, {about['date']}, {about['cpu']} ({about['cores']} cores), Python {about['python']}, "
-        f"mptune {about['versions'].get('mptune', 'from its sources')}."
-    )
+    parts.append(stamp_line(about))
     return "\n\n".join(parts) + "\n"
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.search.report import percent
+from benchmarks.bench import percent
 
 __all__ = ["FEWEST", "MEANING", "percents", "spread"]
 

@@ -15,10 +15,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.bench import percent
 from benchmarks.reproductions.item import Cell, Given, Item, Outcome, Skipped, Table, require
 from benchmarks.reproductions.replayed import recordings, replayed
 from benchmarks.reproductions.spread import percents, spread
-from benchmarks.search.report import percent
 from benchmarks.search.tools import DEFAULT, Tool
 from mptune.errors import SpaceFileError
 from mptune.interop import read_run

@@ -5,19 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.bench import code_digest
 from mptune.errors import MptuneError
 
-__all__ = ["PACKAGE", "Cache", "Job", "Results", "digest_of"]
+__all__ = ["Cache", "Job", "Results"]
 
-PACKAGE: Final = Path(__file__).resolve().parents[2] / "mptune"
-#: Parts of the package on which no result depends, and strategies, on which those of their own depend alone.
-_UNRELATED: Final = frozenset(("adopt", "backends", "cli", "emit", "observers", "show", "strategies", "testing"))
+#: Parts of the package on which no replay depends; strategies, of which each has a version of its own.
+_UNRELATED: Final = frozenset(("adopt", "backends", "emit", "observers", "strategies"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +49,14 @@ class Job:
     @property
     def key(self) -> str:
         """Digest of everything a result depends on but the seed."""
-        parts = [self.target, json.dumps(self.settings, sort_keys=True), self.version, _reading()]
+        parts = [self.target, json.dumps(self.settings, sort_keys=True), self.version, _code()]
         parts += [_digest(path, path.stat().st_mtime_ns) for path in self.files]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-@cache
-def _reading() -> str:
-    """Digest of what reads, scores and replays recordings, whatever searches them."""
-    own = [path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] not in _UNRELATED]
-    return digest_of([*own, *Path(__file__).parent.glob("*.py")])
-
-
-def digest_of(files: Iterable[Path]) -> str:
-    """Digest of what is in some files."""
-    digest = hashlib.sha256()
-    for file in sorted(files):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+def _code() -> str:
+    """Digest of the code that reads, scores and replays recordings, whatever searches them."""
+    return code_digest(*Path(__file__).parent.glob("*.py"), without=_UNRELATED)
 
 
 @cache

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.bench import percent, table
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.precision_cells import (
     BUDGET,
@@ -23,7 +24,7 @@ from benchmarks.search.precision_cells import (
     shares,
     tools_of,
 )
-from benchmarks.search.report import Report, finite_or_none, markdown_table, percent
+from benchmarks.search.report import Report, finite_or_none
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.tools import DEFAULT
 from mptune.tuning.comparison import Comparison
@@ -210,7 +211,7 @@ def _summary(figures: Figures) -> str:
             )
         )
     columns = ("tool", f"share at {EARLY}", f"at {BUDGET}", "in time", "first feasible: median", "worst")
-    return markdown_table((*columns, f"beats random at {EARLY}", f"at {BUDGET}", "runs"), rows)
+    return table((*columns, f"beats random at {EARLY}", f"at {BUDGET}", "runs"), rows)
 
 
 def _by_level(figures: Figures) -> str:
@@ -223,7 +224,7 @@ def _by_level(figures: Figures) -> str:
         for j, tool in _ordered(figures)
     ]
     columns = [f"{level} at {at}" for at in figures.share for level in levels]
-    return markdown_table(("tool", *columns), rows)
+    return table(("tool", *columns), rows)
 
 
 def _by_cell(figures: Figures) -> str:
@@ -245,7 +246,7 @@ def _by_cell(figures: Figures) -> str:
         )
     columns = ("cell", "threshold", "configurations", "feasible", f"share at {EARLY}", f"at {BUDGET}")
     arrivals = ("first feasible: median", "worst")
-    return markdown_table((*columns, *arrivals, f"beats random at {EARLY}", f"at {BUDGET}"), rows)
+    return table((*columns, *arrivals, f"beats random at {EARLY}", f"at {BUDGET}"), rows)
 
 
 def _targets(figures: Figures) -> str:

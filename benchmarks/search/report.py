@@ -1,32 +1,17 @@
-"""Results as Markdown and JSON."""
+"""Results of sections as Markdown and JSON."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-__all__ = ["Report", "finite_or_none", "machine", "markdown_table", "percent", "write"]
+from benchmarks import bench
 
-_DISTRIBUTIONS: Final = (
-    "mptune",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "kernel-tuner",
-    "pyatf",
-    "optuna",
-    "scikit-optimize",
-    "pymoo",
-    "autotuning-methodology",
-)
+__all__ = ["Report", "finite_or_none", "write"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,75 +29,32 @@ class Report:
     data: Mapping[str, Any]
 
 
-def write(report: Report, section: str, folder: Path, command: str, wall_s: float) -> list[Path]:
-    """Write a section's files into a folder and put ``search.md`` together from all sections that are there.
+def write(report: Report, section: str, folder: Path, command: str) -> list[Path]:
+    """Write a section's document, and put ``search.md`` together from all sections that are there.
 
     Args:
         report: what was found.
         section: name of the section.
-        folder: gets ``search.md`` and a folder ``search`` with the rest.
+        folder: gets ``search.md`` and a folder ``search`` with the documents.
         command: what was typed.
-        wall_s: time the section took, without what an earlier run had done.
-
-    Returns:
-        The files written.
     """
-    parts = folder / "search"
-    parts.mkdir(parents=True, exist_ok=True)
-    about = {"command": command, "date": f"{datetime.now(UTC):%Y-%m-%d}", "wall_s": round(wall_s, 1)} | machine()
-    text = f"## {report.title}\n\n{report.markdown.strip()}\n"
-    document = {"section": section, "about": about, "markdown": text, "results": dict(report.data)}
-    path = parts / f"{section}.json"
-    path.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
-    return [_write_all(folder), path]
-
-
-def _write_all(folder: Path) -> Path:
     from benchmarks.search.section import SECTIONS
 
-    documents = [
-        json.loads(path.read_text()) for name in SECTIONS if (path := folder / "search" / f"{name}.json").exists()
-    ]
-    lines = ["# How well mptune searches", ""]
-    for document in documents:
-        about = document["about"]
-        lines += [
-            f"{document['section']}: `{about['command']}`, {about['date']}, {about['cpu']} ({about['cores']} cores), "
-            f"Python {about['python']}, " + ", ".join(f"{k} {v}" for k, v in about["versions"].items()) + ".",
-            "",
-        ]
-    path = folder / "search.md"
-    path.write_text("\n".join(lines) + "\n" + "\n".join(document["markdown"] for document in documents))
-    return path
-
-
-def machine() -> dict[str, Any]:
-    """Return what the numbers were taken on."""
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
-        cpu = names[0] if names else cpu
-    versions = {}
-    for name in _DISTRIBUTIONS:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return {"cpu": cpu, "cores": os.cpu_count(), "python": platform.python_version(), "versions": versions}
-
-
-def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table, every column but the first aligned to the right."""
-    rule = ["---", *("---:" for _ in columns[1:])]
-    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in (columns, rule, *rows))
+    parts = folder / "search"
+    parts.mkdir(parents=True, exist_ok=True)
+    text = f"## {report.title}\n\n{report.markdown.strip()}\n"
+    document = {"section": section, "about": bench.stamp(command), "markdown": text, "results": dict(report.data)}
+    path = parts / f"{section}.json"
+    path.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
+    stored = [json.loads(each.read_text()) for name in SECTIONS if (each := parts / f"{name}.json").exists()]
+    lines = [f"{each['section']}: {bench.stamp_line(each['about'])}" for each in stored if "commit" in each["about"]]
+    page = folder / "search.md"
+    page.write_text(
+        "\n\n".join(["# How well mptune searches", *lines, *(each["markdown"].strip() for each in stored)]) + "\n"
+    )
+    return [page, path]
 
 
 def finite_or_none(value: float) -> float | None:
     """Return a number as JSON can hold it: None where it is not finite."""
     return float(value) if math.isfinite(value) else None
-
-
-def percent(share: float | None, digits: int = 2) -> str:
-    """Return a share as a percentage, a dash where there is none."""
-    return "-" if share is None or not math.isfinite(share) else f"{100 * share:.{digits}f}%"

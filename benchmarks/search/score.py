@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.bench import table
 from benchmarks.search.cells import Job, Results
-from benchmarks.search.report import Report, markdown_table
+from benchmarks.search.report import Report
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.timing import Timing
 from benchmarks.search.tools import DEFAULT, simulations
@@ -132,7 +133,7 @@ def _markdown(settings: Settings, by_space: Mapping[str, Mapping[str, float]]) -
         "random search, 1 the optimum at once; mean over the time random search needs for 95% of the way from the "
         "median to the optimum, then over spaces. Every evaluation counts the same time here, where the paper counts "
         f"compiling and running, and after {settings.budget} evaluations a run keeps its best.",
-        markdown_table(("tool", "P", *kernels), rows),
+        table(("tool", "P", *kernels), rows),
     ]
     if DEFAULT.name in found:
         best = [max(column) for column in zip(*found.values(), strict=True)]

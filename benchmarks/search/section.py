@@ -67,12 +67,10 @@ class Section(ABC):
     Attributes:
         name: what the command line and the files call it.
         title: its heading.
-        one_at_a_time: whether its jobs are about time, so that none may run beside another.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
-    one_at_a_time: ClassVar[bool] = False
 
     @abstractmethod
     def jobs(self, settings: Settings) -> list[Job]:

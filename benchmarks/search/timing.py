@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final
 
+from benchmarks.bench import percent, table
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.peers import PEERS
-from benchmarks.search.report import Report, finite_or_none, markdown_table, percent
+from benchmarks.search.report import Report, finite_or_none
 from benchmarks.search.section import Section, Settings
 from benchmarks.search.significance import NOISE, welch_chance
 from benchmarks.search.tools import DEFAULT, REPLAY, Tool, peer_tools, simulations, strategy_tools
@@ -161,7 +162,7 @@ def _summary(tools: Sequence[Tool], comparison: Comparison, results: Results) ->
         elif tool.name not in overall:
             reasons = [why for (_, name), why in results.failures.items() if name == tool.name]
             rows.append((tool.name, f"failed: {reasons[0] if reasons else 'not run on every space'}", *empty))
-    return markdown_table(columns, rows)
+    return table(columns, rows)
 
 
 def _distances(comparison: Comparison) -> str:
@@ -169,7 +170,7 @@ def _distances(comparison: Comparison) -> str:
     column = {name: j for j, name in enumerate(comparison.strategies)}
     means = comparison.mean_distances()
     rows = [(name, *(percent(value) for value in means[:, column[name]])) for name in names]
-    return markdown_table(("tool", *comparison.spaces), rows)
+    return table(("tool", *comparison.spaces), rows)
 
 
 def _beside(verdicts: Sequence[dict[str, Any]]) -> str:
@@ -184,7 +185,7 @@ def _beside(verdicts: Sequence[dict[str, Any]]) -> str:
         )
         for row in verdicts
     ]
-    return markdown_table(("space", "default", "best peer", "its distance", "p", "verdict"), rows)
+    return table(("space", "default", "best peer", "its distance", "p", "verdict"), rows)
 
 
 def _targets(comparison: Comparison, verdicts: Sequence[dict[str, Any]]) -> str:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
-from benchmarks.search.cells import PACKAGE, Results, digest_of
+from benchmarks.bench import ROOT, digest_of
+from benchmarks.search.cells import Results
 from benchmarks.search.peers import PEERS
 from benchmarks.search.problem import Problem, Recorder
 from mptune.errors import MptuneError
@@ -87,7 +88,7 @@ def peer_tools(names: Sequence[str] | None = None) -> list[Tool]:
 
 @lru_cache(maxsize=1)
 def _fingerprint() -> str:
-    return digest_of((PACKAGE / "strategies").rglob("*.py"))
+    return digest_of((ROOT / "mptune" / "strategies").rglob("*.py"))
 
 
 def replay(settings: Mapping[str, Any]) -> Callable[[int], dict[str, Any]]:

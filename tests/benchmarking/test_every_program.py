@@ -51,10 +51,10 @@ PROGRAMS = {
     ),
     "sizes": ("--errors --kernels axpy --types 1 --draws 2 --output {out}/a.md", "_axpy_ [|] "),
     "startup": ("--rounds 1 --output {out}/a.md", "mptune --help` [|] "),
-    "throughput": ("--budget 3 --rounds 1 --biased 0 --alone --json", '"per_second": '),
+    "throughput": ("--budget 3 --rounds 1 --alone --json", '"per_second": '),
     "timing_quality": ("statistics --output {out}/a.md", "always busy [|] "),
     "trust": ("--seeds 1 --budget 8 --only work_queue", "wrong winners [|] "),
-    "unseen": ("--kernels axpy --budget 3 --draws 5 --sections rates --output {out}/a.md", "axpy [|] 0.01 [|] "),
+    "unseen": ("--kernels axpy --budget 3 --draws 5 --output {out}/a.md", "axpy [|] 0.01 [|] "),
 }
 NEEDS = {"opencl": needs("opencl")}
 #: Their exit code 1 says that a limit was missed, as it may be on a busy machine.

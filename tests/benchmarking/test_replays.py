@@ -210,7 +210,7 @@ def test_results_of_other_settings_files_or_versions_do_not_count(
     assert Cache(tmp_path / "work").get(first, 1) == {"square": 1}
     assert cache.get(job(files=(file,), version="2"), 1) is None
     assert cache.get(job(files=(file,), settings={"budget": 3}), 1) is None
-    monkeypatch.setattr(cells, "_reading", lambda: "what reads recordings is another")
+    monkeypatch.setattr(cells, "_code", lambda: "what reads recordings is another")
     assert cache.get(first, 1) is None
     monkeypatch.undo()
     file.write_text("22")

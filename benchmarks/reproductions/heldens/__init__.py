@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from benchmarks.reproductions.heldens import coclustering, dominance, runs, searches, spaces, strategies, unified
+from benchmarks.reproductions.heldens import coclustering, dominance, runs, searches, spaces, unified
 from benchmarks.reproductions.item import Item
 
 __all__ = ["ITEMS"]
@@ -14,7 +14,6 @@ __all__ = ["ITEMS"]
 ITEMS: Final[Mapping[str, Item]] = MappingProxyType(
     {
         "h-t2": Item("Heldens 2026, Table II", "kernels: parameters, precisions, configurations", spaces.h_t2),
-        "h-t3": Item("Heldens 2026, Table III", "settings of the strategies", strategies.h_t3),
         "h-t4": Item("Heldens 2026, Table IV", "thresholds, and the share of each space that meets them", spaces.h_t4),
         "h-f2": Item("Heldens 2026, Figs. 2 and 3", "speed against error", spaces.h_f2),
         "h-f4": Item("Heldens 2026, Fig. 4", "penalties of inaccurate configurations", searches.h_f4),
@@ -25,12 +24,8 @@ ITEMS: Final[Mapping[str, Item]] = MappingProxyType(
         "h-f9": Item("Heldens 2026, Fig. 9", "searches of other frameworks under thresholds", searches.h_f9),
         "h-f10": Item("Heldens 2026, Fig. 10", "unified against sequential tuning", unified.h_f10),
         "h-f11": Item("Heldens 2026, Fig. 11", "memory against error", spaces.h_f11),
-        "h-f12": Item("Heldens 2026, Fig. 12", "energy against error", runs.h_f12, has_sizes=True),
         "h-f13": Item(
             "Heldens 2026, Fig. 13", "speedup and NMI of five versions of BBAC-I", coclustering.h_f13, has_sizes=True
-        ),
-        "h-f14": Item(
-            "Heldens 2026, Fig. 14", "maps of the clusters of FP64 and Low", coclustering.h_f14, has_sizes=True
         ),
     }
 )

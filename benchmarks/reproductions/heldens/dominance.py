@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.bench import percent
 from benchmarks.reproductions.heldens.searches import ELSEWHERE, Runs, levels_of, title_of
 from benchmarks.reproductions.heldens.spaces import sampled
 from benchmarks.reproductions.heldens.strategies import DEFAULT, RANDOM, STRATEGIES
@@ -16,7 +17,6 @@ from benchmarks.reproductions.item import Cell as Shown
 from benchmarks.reproductions.item import Given, Outcome, Table
 from benchmarks.reproductions.spread import percents
 from benchmarks.search.precision_cells import Cell
-from benchmarks.search.report import percent
 
 __all__ = ["h_f7", "h_f8"]
 

@@ -1,4 +1,4 @@
-"""Searches that are run, not replayed: where their time goes, and energy (Heldens 2026, Figs. 6 and 12)."""
+"""Searches that are run, not replayed: where their time goes (Heldens 2026, Fig. 6)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final
 
+from benchmarks.bench import code_digest, percent
 from benchmarks.kernels import THRESHOLDS
 from benchmarks.reproductions.heldens.replays import Searcher
 from benchmarks.reproductions.heldens.spaces import KERNELS
@@ -20,17 +21,13 @@ from benchmarks.reproductions.heldens.strategies import STRATEGIES
 from benchmarks.reproductions.item import Cell as Shown
 from benchmarks.reproductions.item import Given, Outcome, Table
 from benchmarks.reproductions.spread import FEWEST, percents, spread
-from benchmarks.search.cells import PACKAGE, digest_of
-from benchmarks.search.report import percent
 from mptune.backends import get_backend
 from mptune.backends.processor import processor, usable_cores
-from mptune.errors import MptuneError
-from mptune.observers.sensors import energy_source
 from mptune.run import Run
 from mptune.source.loading import load_kernel
 from mptune.tuning import tune
 
-__all__ = ["ENERGIES", "h_f6", "h_f12", "parts_of"]
+__all__ = ["h_f6", "parts_of"]
 
 # -- Fig. 6: where the time goes -------------------------------------------------------------------
 
@@ -115,7 +112,11 @@ def h_f6(given: Given) -> Outcome:
 def _timed_run(given: Given, name: str, searcher: Searcher, seed: int) -> Run:
     """Search with an empty cache of compiled kernels; a run that has ended is kept, so that the item can be stopped."""
     size, sizes = given.sizes_of(load_kernel(name))
-    made_by = (digest_of(PACKAGE.rglob("*.py")), processor().name, dict(get_backend("host").describe().versions))
+    made_by = (
+        code_digest(),
+        processor().name,
+        dict(get_backend("host").describe().versions),
+    )
     of = (name, size, sizes, searcher.strategy, dict(searcher.options), given.budget, seed, *made_by)
     path = given.work / "h-f6" / f"{name}-{hashlib.sha256(repr(of).encode()).hexdigest()[:16]}.db"
     if path.exists():
@@ -184,64 +185,3 @@ def _time_row(name: str, by_seed: Sequence[Sequence[Run]], parts: Sequence[Mappi
         spread(each_s, lambda value: f"{value:.2g}"),
         *map(percents, shares),
     )
-
-
-# -- Fig. 12: energy -------------------------------------------------------------------------------
-
-#: Kernel, log10 of the error, how many times less energy than in fp64, speedup (Sec. V-H and VI).
-ENERGIES: Final = (("black_scholes", -3.68, 2.7, 4.96), ("kmeans", -3.49, 3.8, 3.7))
-
-
-def h_f12(given: Given) -> Outcome:
-    """Return the energy under each threshold, where something tells it."""
-    rows: list[tuple[Shown, ...]] = []
-    searched: tuple[str, ...] = ()
-    try:
-        energy_source(get_backend("host").describe().sensors)
-    except MptuneError as error:
-        rows = [
-            (KERNELS[name], f"{at:g}", f"{less}×", None, f"{speedup}×", None) for name, at, less, speedup in ENERGIES
-        ]
-        summary = f"The energy of this machine cannot be read: {error}."
-    else:
-        found: dict[str, Run] = {}
-        for name, at, less, speedup in ENERGIES:
-            size, sizes = given.sizes_of(load_kernel(name))
-            run = found[name] = tune(
-                name,
-                backend="host",
-                size=size,
-                sizes=sizes,
-                objective="energy",
-                max_error=10**at,
-                budget=given.budget,
-                seed=given.seed,
-                inputs=1,
-                verify=0,
-                on_warning=lambda _: None,
-            )
-            here = _less_energy(run)
-            rows.append((KERNELS[name], f"{at:g}", f"{less}×", here[0], f"{speedup}×", here[1]))
-        summary = "The paper: up to 3.8 times less energy than in fp64. Its points' errors are the thresholds here."
-        searched = (
-            f"Searches of {given.budget} evaluations for the least energy, seed {given.seed}; the paper has tried all "
-            "configurations.",
-        )
-    columns = ("kernel", "log10 of the error", "less energy: paper", "here", "speedup: paper", "here")
-    return Outcome(
-        summary,
-        (Table("Energy of a launch", columns, tuple(rows)),),
-        (
-            "The paper measures an A100's; here it is that of the whole processor. `python benchmarks/gpu.py` measures "
-            "that of a GPU, where there is one.",
-            *searched,
-        ),
-    )
-
-
-def _less_energy(run: Run) -> tuple[str | None, str | None]:
-    """Say how many times less energy, and how many times faster, the best of a run is than its baseline."""
-    if run.best is None or run.baseline is None:
-        return None, None
-    less = run.baseline.metric("energy_j") / run.best.metric("energy_j")
-    return f"{less:.2f}×", f"{run.baseline.time_ms / run.best.time_ms:.2f}×"

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.bench import percent
 from benchmarks.kernels import LEVELS
 from benchmarks.reproductions.heldens.replays import Searcher
 from benchmarks.reproductions.heldens.spaces import KERNELS, cells, sampled
@@ -20,7 +21,6 @@ from benchmarks.reproductions.spread import FEWEST, spread
 from benchmarks.search.cells import Job, Results
 from benchmarks.search.peers import PEERS
 from benchmarks.search.precision_cells import BUDGET, Cell
-from benchmarks.search.report import percent
 from mptune.errors import MptuneError
 from mptune.results.objective import Objective
 
@@ -43,7 +43,7 @@ _TOO_FEW: Final = "open (too few runs)"
 ELSEWHERE: Final = (
     "BH and GA stand elsewhere than in the paper: basin hopping climbs among neighbours here, where the paper's "
     "descends along gradients that times of configurations do not have, and the genetic algorithm is not Kernel "
-    "Tuner's (h-t3), whose own is replayed in h-f9."
+    "Tuner's, whose own is replayed in h-f9."
 )
 
 
@@ -377,7 +377,7 @@ def h_f5(given: Given) -> Outcome:
             runs.said(),
             ELSEWHERE,
             "Under the decay penalty, alpha and beta 1, as in the paper; settings are the paper's where they are known "
-            "here (h-t3). The paper also limits a run to 15 minutes.",
+            "here. The paper also limits a run to 15 minutes.",
             "The paper's shares are of its A100, over nine kernels; Fig. 5 has numbers in its graph alone.",
             sampled(runs.cells),
         ),

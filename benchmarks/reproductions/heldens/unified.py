@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.bench import percent
 from benchmarks.reproductions.heldens.searches import (
     budget_of,
     finished,
@@ -27,7 +28,6 @@ from benchmarks.reproductions.spread import percents
 from benchmarks.search import two_stages
 from benchmarks.search.cells import Job
 from benchmarks.search.precision_cells import Cell
-from benchmarks.search.report import percent
 from benchmarks.search.two_stages import DENSE, ORDERS, Halves
 
 __all__ = ["h_f10"]
