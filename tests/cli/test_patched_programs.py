@@ -7,14 +7,14 @@ import pytest
 from mptune.cli.adopting import excess_text, print_patched
 
 
-def test_blocks_are_told_along_the_axes_that_are_tuned(capsys: pytest.CaptureFixture[str]) -> None:
+def test_times_checks_and_files_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     document = {
         "types": [],
-        "blocks": {"flat": [256], "plane": [16, 4, 0], "column": [0, 8, 0]},
         "notes": [],
         "compiled": {},
         "arguments": ["64"],
-        "time_s": {"original": 2.0, "patched": 1.0},
+        "kernels_s": {"original": 1.5, "patched": 0.5},
+        "program_s": {"original": 2.0, "patched": 1.0},
         "check": {"original": "passed", "patched": "failed"},
         "metric": "NRMSE",
         "threshold": {"NRMSE": 1e-3},
@@ -36,8 +36,8 @@ def test_blocks_are_told_along_the_axes_that_are_tuned(capsys: pytest.CaptureFix
     assert last.endswith("warning: NOT compared with the original's: u.bin (other bytes)")
     lines = printed.out.splitlines()
     rows = {tuple(part.strip() for part in line.split("  ") if part) for line in lines}
-    told = {("flat", "256"), ("plane", "16 x 4"), ("column", "as it was x 8"), ("its own check", "passed", "failed")}
-    assert told <= rows
+    times = {("time of its kernels (s)", "1.5", "0.5"), ("time of the whole program (s)", "2", "1")}
+    assert {*times, ("its own check", "passed", "failed")} <= rows
     assert any(line.split("  ")[0] == "u.csv" and line.endswith("0.0002") for line in lines)
     assert lines[-1] == "new.cu"
 
@@ -52,5 +52,5 @@ def test_blocks_are_told_along_the_axes_that_are_tuned(capsys: pytest.CaptureFix
 )
 def test_what_is_not_the_original_s_is_told_in_one_line(different: tuple[str, ...], why: str) -> None:
     said = {name: {"original": "x 1", "patched": "x nan"} for name in different}
-    document = {"output": "new.cu", "wrong": None, "exit_codes": None, **said}
+    document = {"output": "new.cu", "within": False, "slower": False, "wrong": None, "exit_codes": None, **said}
     assert excess_text(document) == f"new.cu is written, but NOT right: it {why}"
