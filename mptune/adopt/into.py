@@ -189,7 +189,7 @@ def into(
             *compared_files(runs[0], runs[1], type_in_files(program), paddings(program), error_of),
             *_reductions(ours.reduced(again), theirs.reduced(captured), error_of),
         ]
-        left = [] if program.originals else wide_operations(program, patched, new.record.get("kernels", ()))
+        left = [] if program.originals else wide_operations(program, patched, new.record.get("kernels", ()), places)
     judged = _with_others(judged, others, limit)
     if judged["within"] and (said["wrong"] or said["exit_codes"]):
         judged["within"] = False

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from mptune.adopt.capture import plain_name
 from mptune.adopt.number_types import SCALARS, bare_name, math_function
-from mptune.adopt.parsing import CASTS, Function, Node
+from mptune.adopt.parsing import CASTS, Function, Node, bare
 from mptune.adopt.patching import Patch
 from mptune.adopt.reading import Program, read
 
-#: Kernels with less of the device time are not told of.
+#: Share of the device time of the kernels that are reported.
 _HOT: Final = 0.1
 _LOOPS: Final = ("FOR_STMT", "WHILE_STMT", "DO_STMT")
-_OPERATORS: Final = ("+", "-", "*", "/", "+=", "-=", "*=", "/=", "<", ">", "<=", ">=")
+_ARITHMETIC: Final = ("+", "-", "*", "/", "<", ">", "<=", ">=")
 _MOST_LINES: Final = 6
 
 
-def wide_operations(program: Program, patched: Patch, times: Sequence[Mapping[str, Any]]) -> list[str]:
+def wide_operations(
+    program: Program, patched: Patch, times: Sequence[Mapping[str, Any]], places: Mapping[Path, Path]
+) -> list[str]:
     """Say which operations in double precision and which conversions are left in the loops of hot kernels.
 
     Args:
         program: the program as it was.
         patched: with other types.
         times: the device time of its kernels: ``kernel`` and ``seconds``.
+        places: where its files are written.
     """
     whole = sum(each["seconds"] for each in times)
     hot = {plain_name(each["kernel"]).split("::")[-1] for each in times if each["seconds"] >= _HOT * whole}
@@ -37,54 +41,54 @@ def wide_operations(program: Program, patched: Patch, times: Sequence[Mapping[st
     for kernel in (kernel for kernel in again.kernels if kernel.name in hot):
         labels = [kernel.label, *(need.label for need in kernel.needs if need.kind == "function")]
         for function in (functions[label] for label in labels if label in functions):
-            told.update(dict.fromkeys(_told(function, kernel.name)))
+            name = places.get(function.extent.file, function.extent.file).name
+            told.update(dict.fromkeys(f"{name}: {each}" for each in _told(function)))
     return list(told)
 
 
-def _told(function: Function, kernel: str) -> Iterator[str]:
-    """Yield a sentence for each loop, and for what is in none."""
+def _told(function: Function) -> Iterator[str]:
+    """Yield what is left in each loop, or in a function without loops."""
     found: dict[int, tuple[set[int], set[int]]] = {}
     waiting = [(function.block, 0)]
     while waiting:
         node, loop = waiting.pop()
         line = node.extent.line if node.extent is not None else 0
         loop = line if node.kind in _LOOPS else loop
-        operations, conversions = found.setdefault(loop, (set(), set()))
-        if _is_double(node) and (node.operator in _OPERATORS or _is_math(node)):
-            operations.add(line)
-        elif _is_conversion(node):
-            conversions.add(line)
+        sides = _sides(node)
+        wide = [_is_wide(side) for side in sides]
+        numbers = [bare_name(side.canonical) in SCALARS and bare(side).kind != "FLOATING_LITERAL" for side in sides]
+        is_operation = node.operator.removesuffix("=") in _ARITHMETIC or node.operator in _ARITHMETIC
+        if any(wide) and (is_operation or node.kind == "CALL_EXPR"):
+            found.setdefault(loop, (set(), set()))[0].add(line)
+        if len(sides) == 2 and wide[0] != wide[1] and all(numbers):
+            found.setdefault(loop, (set(), set()))[1].add(line)
         waiting += [(child, loop) for child in node.children]
     has_loops = any(loop for loop in found)
     for loop, (operations, conversions) in sorted(found.items()):
-        parts = [
-            f"{what} in {_lines(lines)}"
-            for what, lines in (("operations in double", operations), ("conversions of numbers", conversions))
-            if lines
-        ]
-        if parts and (loop or not has_loops):
-            inside = (
-                f"the loop at {function.extent.file.name}:{loop}"
-                if loop
-                else f"{function.name} ({function.extent.file.name})"
-            )
-            yield f"left in {inside} of kernel {kernel}: {' and '.join(parts)}"
+        parts = [f"operations in double in {_lines(operations)}"] if operations else []
+        parts += [f"conversions of numbers in {_lines(conversions)}"] if conversions else []
+        if loop or not has_loops:
+            where = f"the loop at line {loop} of {function.name}" if loop else function.name
+            yield f"{where} still has {' and '.join(parts)}"
 
 
-def _is_double(node: Node) -> bool:
-    return any(bare_name(each.canonical) == "double" for each in (node, *node.children[:1]))
+def _sides(node: Node) -> tuple[Node, ...]:
+    """Return the numbers that meet in a node: operands, what is assigned and to what, arguments of mathematics."""
+    if node.kind in ("BINARY_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR"):
+        return node.children
+    if node.kind in ("VAR_DECL", *CASTS) and node.children:
+        return (node, node.children[-1])
+    return node.arguments if node.kind == "CALL_EXPR" and math_function(node.spelling) is not None else ()
 
 
-def _is_math(node: Node) -> bool:
-    return node.kind == "CALL_EXPR" and math_function(node.spelling) is not None
-
-
-def _is_conversion(node: Node) -> bool:
-    """Whether a number of one floating-point type, and no literal, is made one of another."""
-    if node.kind not in ("UNEXPOSED_EXPR", *CASTS) or not node.children or node.children[-1].kind == "FLOATING_LITERAL":
-        return False
-    types = [bare_name(each.canonical) for each in (node, node.children[-1])]
-    return "double" in types and types[0] != types[1] and all(name in SCALARS for name in types)
+def _is_wide(node: Node) -> bool:
+    """Whether a number is in double precision; a mathematical function computes in the type of its arguments."""
+    inner = bare(node)
+    if inner.kind == "CALL_EXPR" and math_function(inner.spelling) is not None:
+        return any(map(_is_wide, inner.arguments))
+    if inner.kind == "BINARY_OPERATOR" and inner.operator in _ARITHMETIC:
+        return any(map(_is_wide, inner.children))
+    return bool(bare_name(inner.canonical) == "double")
 
 
 def _lines(lines: set[int]) -> str:

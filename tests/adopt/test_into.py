@@ -27,6 +27,7 @@ from mptune.adopt.classes import Member, TypeClass, TypeClasses, TypeSlot, told
 from mptune.adopt.classing import type_classes
 from mptune.adopt.findings import AdoptedParameter
 from mptune.adopt.into import IntoSettings, into
+from mptune.adopt.left_over import wide_operations
 from mptune.adopt.parsing import ProgramError, SourceFile
 from mptune.adopt.patching import Patch, own_types, patch
 from mptune.adopt.reading import Program, read
@@ -870,3 +871,29 @@ def test_files_are_judged_by_the_metric_of_the_outputs(folder: Path) -> None:
     run = described_run({"kernel": "rod", "metric": "u: NMAE, v: NMAE", "threshold": 1e-3}, [])
     theirs = np.array([1.0, -1.0])
     assert module._error_of_other(run, theirs + 1e-4, theirs) == pytest.approx(1e-4)
+
+
+LEFT = """\
+__device__ float damped(float x) { return x * 0.5; }
+__global__ void add(const float* x, double* sum, int n) {
+    for (int i = 0; i < n; ++i) {
+        float root = 1.0f / sqrt(x[i] + 1.0f);
+        *sum += root;
+        root = damped(root);
+    }
+}
+int main() { add<<<1, 1>>>(nullptr, nullptr, 0); }
+"""
+
+
+def test_what_is_left_in_double_precision_is_told_by_loop_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "left.cu"
+    path.write_text(LEFT.replace("float", "double"))
+    file = SourceFile(path.resolve(), LEFT)
+    times = [{"kernel": "add", "seconds": 1.0}, {"kernel": "other", "seconds": 0.01}]
+    told = wide_operations(read([path]), Patch((file,), (file,), {}, ()), times, {path.resolve(): Path("new.cu")})
+    assert told == [
+        "new.cu: the loop at line 3 of add still has operations in double in line 5 and conversions of numbers in "
+        "line 5",
+        "new.cu: damped still has operations in double in line 1",
+    ]
