@@ -41,6 +41,8 @@ _WITHOUT_BYTES: Final = (
 )
 _COPIES: Final = ("cudaMemcpy", "cudaMemcpyAsync")
 _MAKE: Final = re.compile(r"make_double([234])")
+#: The literal that is cast, after the type: ``(0.5)``.
+_CAST_LITERAL: Final = re.compile(r"\(\s*(\d+\.?\d*(?:[eE][-+]?\d+)?)\s*\)")
 #: Columns of a line.
 _WIDTH: Final = 100
 
@@ -461,7 +463,10 @@ class Patcher:
             if slot.declarator:
                 lists.setdefault(slot.extent, {})[slot.declarator] = new
             elif new != slot.spelled and slot.extent not in kept:
-                self._edits.replace(slot.extent, new)
+                cast = _CAST_LITERAL.match(self._after(slot.extent)) if new == "float" else None
+                length = cast.end() if cast is not None else 0
+                place = Extent(slot.extent.file, slot.extent.start, slot.extent.end + length, slot.extent.line)
+                self._edits.replace(place, new if cast is None else f"{cast[1]}{'.0' * cast[1].isdigit()}f")
         for place, names in lists.items():
             for piece, text in with_types(self._source(place).text, place, names).items():
                 self._edits.replace(piece, text)

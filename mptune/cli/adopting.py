@@ -229,7 +229,8 @@ def print_patched(document: Mapping[str, Any]) -> None:
         print_note(f"note: {note}")
     for warning in (text for text, is_so in warnings.items() if is_so):
         print_note(f"warning: {warning}")
-    echo("\n".join(document["files"]))
+    if document["files"]:
+        echo("\n".join(document["files"]))
 
 
 def excess_text(document: Mapping[str, Any]) -> str:
