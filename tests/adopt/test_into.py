@@ -134,6 +134,49 @@ def test_a_template_launched_by_a_template_keeps_its_types() -> None:
     assert any("launched by a template" in note for note in made.notes)
 
 
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    few(
+        [
+            (
+                "conjugate_gradients.cu",
+                ["cudaMalloc(&d_p, n * sizeof(float));", "cudaMemset(d_x, 0, n * sizeof(float));"],
+            ),
+            ("shared_reduction.cu", ["total<<<1, 16, 16 * sizeof(float)>>>(d_sums, d_norm, blocks);"]),
+            (
+                "boundaries.cu",
+                [
+                    "cudaMemcpy(d_copy, d_sums, (bytes + 16) / 2, cudaMemcpyDeviceToDevice);",
+                    "copy_converted(d_at, at.data(), n * sizeof(double3), cudaMemcpyHostToDevice);",
+                    "copy_to_symbol<float, double>(table, pairs, sizeof(pairs));",
+                ],
+            ),
+            ("typed_templates.cu", ["return rate * (around - 2.0f * now[i]);"]),
+        ],
+        2,
+    ),
+)
+def test_lines_are_as_a_person_would_change_them(name: str, lines: list[str]) -> None:
+    doubles = [each.name for each in understood(name)[1].classes if not each.kept and each.scalar == "double"]
+    new = changes(name, patched(name, dict.fromkeys(doubles, "fp32")))
+    assert set(lines) <= set(new)
+    assert max(map(len, new)) <= 120
+
+
+def test_a_variable_that_only_counts_bytes_of_the_new_type_is_computed_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "count.cu"
+    text = (
+        "__global__ void twice(double* x) { x[0] = 2 * x[0]; }\n"
+        "int main(int n, char**) {\n    size_t bytes = n * sizeof(double);\n    double* x;\n"
+        "    cudaMalloc(&x, bytes);\n    cudaMemset(x, 0, bytes);\n    twice<<<1, 1>>>(x);\n}\n"
+    )
+    path.write_text(text)
+    program = read([path])
+    classes = type_classes(program)
+    (file,) = patch(program, classes, dict.fromkeys(own_types(classes), "fp32")).changed
+    assert file.text == text.replace("double", "float")
+
+
 def test_helpers_are_after_the_headers_however_many_comments_a_file_begins_with() -> None:
     begin = "/* one */\n/* two */ // three\n" * 200
     guarded = begin + "#ifndef A_H\n#define A_H\n#include <cmath>\n#ifdef B\n#include <b.h>\n#endif\nint a;\n#endif\n"
