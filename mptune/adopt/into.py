@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import re
 import shutil
 import subprocess
@@ -448,17 +447,11 @@ def _wanted(record: _Record, program: Program, classes: TypeClasses, trial: Tria
 def _not_in_text(trial: Trial, backend: str) -> Iterator[str]:
     """Say which values of a trial the program's text does not get."""
     values = [(name, name.rpartition(".")[2], value) for name, value in trial.configuration.items()]
-    others = [f"{name}={value}" for name, own, value in values if value != _PLAIN.get(own, value)]
-    blocks = [f"{name}={value}" for name, own, value in values if own in _BLOCKS]
-    if backend == "host":
-        others, blocks = others + blocks, []
-        why = "found on a processor, which says nothing of a GPU"
-    else:
-        why = "a kernel is written with types alone"
+    others = [f"{name}={value}" for name, own, value in values if own in _BLOCKS or value != _PLAIN.get(own, value)]
+    on_gpu = "set the threads of a block where kernels are launched"
+    why = "found on a processor, which says nothing of a GPU" if backend == "host" else on_gpu
     if others:
         yield f"not in the text ({why}): {', '.join(others)}"
-    if blocks:
-        yield f"threads of a block are not written: set them where kernels are launched ({', '.join(blocks)})"
 
 
 # -- compiling ---------------------------------------------------------------------------------------
@@ -807,16 +800,18 @@ def _slower(
         said += f" (kernels {new_kernels:.3g} s, and {old_kernels:.3g} s before; "
         said += f"the rest {rest:.3g} s, and {old_rest:.3g} s before)"
     if backend != "host":
-        return [f"{said}; the types were tuned for {backend}, of which that says little"], False
-    if is_faster:
-        return [f"{said}; the kernels are faster, and what converts between host and device is not worth it"], False
-    if kept:
+        said += f"; the types were tuned for {backend}, of which that says little"
+    elif is_faster:
+        said += "; the kernels are faster, and what converts between host and device is not worth it"
+    elif kept:
         few = ", ".join(kept[:_FEW]) + (f" and {len(kept) - _FEW} more" if len(kept) > _FEW else "")
-        return [
-            f"{said}; {few} kept another type than the winner's, and numbers are converted wherever they meet narrower "
-            "ones: change what keeps it (see the other notes), or let the others keep theirs (tune with -p NAME=fp64)"
-        ], True
-    return [f"{said}; keep the original, or tune at the sizes that the program is used with"], True
+        said += (
+            f"; {few} kept another type than the winner's, and numbers are converted wherever they meet narrower ones: "
+        )
+        said += "change what keeps it (see the other notes), or let the others keep theirs (tune with -p NAME=fp64)"
+    else:
+        said += "; keep the original, or tune at the sizes that the program is used with"
+    return [said], backend == "host" and not is_faster
 
 
 # -- writing -----------------------------------------------------------------------------------------
@@ -830,18 +825,18 @@ def _beside(places: Mapping[Path, Path], settings: IntoSettings) -> tuple[dict[P
     given, target = settings.program.resolve(), settings.output.resolve()
     found: dict[Path, Path] = {}
     left_out: list[str] = []
-    for folder, folders, names in os.walk(given):  # a file has nothing below it
-        at = Path(folder)
-        others = [name for name in folders if (at / name).is_symlink() or _is_made(at / name)]
-        folders[:] = sorted(
-            n for n in folders if n not in others and not n.startswith(".") and (at / n).resolve() != target
-        )
-        left_out += (f"{(at / name).relative_to(given)}/" for name in others)
-        for path in (at / name for name in sorted(names) if not name.startswith(".") and at / name not in places):
-            if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST_BYTES or _is_built(path):
-                left_out.append(str(path.relative_to(given)))
-            else:
-                found[path] = settings.output / path.relative_to(given)
+    for path in sorted(given.rglob("*")) if given.is_dir() else ():
+        name = path.relative_to(given)
+        is_hidden = any(part.startswith(".") for part in name.parts)
+        is_below = any(f"{folder}/" in left_out for folder in name.parents)
+        if is_hidden or is_below or path in places or target in (path, *path.parents):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            left_out += [f"{name}/"] if _is_made(path) else []
+        elif path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST_BYTES or _is_built(path):
+            left_out.append(f"{name}{'/' * path.is_dir()}")
+        else:
+            found[path] = settings.output / name
     few = [*left_out[:_FEW], *([f"{len(left_out) - _FEW} more"] if len(left_out) > _FEW else [])]
     why = f"built files, links, files over {_LARGEST_BYTES >> 20} MB and what mptune wrote are not copied"
     return found, [f"not in {settings.output}: {', '.join(few)} ({why})"] if left_out else []

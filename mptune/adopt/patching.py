@@ -200,16 +200,15 @@ class Patcher:
 
     def _settle_host_functions(self) -> None:
         """Functions of the device that the host calls as well compute there what they did."""
-        shared: dict[str, str] = {}
-        for function in self._functions.values():
-            if function.is_device:
-                continue
-            for node in function.block.walk():
-                called = node.referenced if node.kind in ("CALL_EXPR", "DECL_REF_EXPR") else None
-                name = called.get_usr() if called is not None and called.kind.name.startswith("FUNCTION") else ""
-                for other in self._functions.values():
-                    if other.usr == name and other.is_device and not other.is_kernel:
-                        shared[other.label] = other.name
+        usrs = {other.usr: other for other in self._functions.values() if other.is_device and not other.is_kernel}
+        bodies = (function.block for function in self._functions.values() if not function.is_device)
+        named = (
+            node.referenced for body in bodies for node in body.walk() if node.kind in ("CALL_EXPR", "DECL_REF_EXPR")
+        )
+        called = {
+            cursor.get_usr() for cursor in named if cursor is not None and cursor.kind.name.startswith("FUNCTION")
+        }
+        shared = {other.label: other.name for usr, other in usrs.items() if usr in called}
         for each in self._classes.classes:
             name = next((shared[slot.function] for slot in each.slots if slot.function in shared), "")
             if name:
