@@ -1,8 +1,8 @@
 """A program's own text with other types: what a careful programmer would change by hand, and nothing else.
 
-What is stored in 16 bits is computed with in fp32: a variable that is no array becomes a ``float``, and an element of
-an array in 16 bits is made one where it is used. Where a type cannot be changed in place, the wider of the types that
-share the place is taken, or the program's own, and a note says so.
+Only arrays are stored in 16 bits: a variable becomes a ``float``, and an element is made one where it is used. Where a
+type cannot be changed in place, the wider of the types that share the place is taken, or the program's own, and a note
+says so.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import itertools
 import re
 import string
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
+from mptune.adopt.byte_counts import ByteCounts, Resized
 from mptune.adopt.classes import Copy, TypeClass, TypeClasses, TypeSlot
-from mptune.adopt.geometry import Block, geometry
 from mptune.adopt.number_types import PRECISIONS
-from mptune.adopt.parsing import Edits, Extent, Function, SourceFile, TemplateArgument
+from mptune.adopt.parsing import Edits, Extent, Function, SourceFile
 from mptune.adopt.reading import Program
 from mptune.cpp.tokens import tokens
 
@@ -41,7 +41,10 @@ _WITHOUT_BYTES: Final = (
 )
 _COPIES: Final = ("cudaMemcpy", "cudaMemcpyAsync")
 _MAKE: Final = re.compile(r"make_double([234])")
-_PLAIN_FACTORS: Final = re.compile(r"[\w.:>()\s*-]+")
+#: The literal that is cast, after the type: ``(0.5)``.
+_CAST_LITERAL: Final = re.compile(r"\(\s*(\d+\.?\d*(?:[eE][-+]?\d+)?)\s*\)")
+#: Columns of a line.
+_WIDTH: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +56,12 @@ class Patch:
         changed: those whose text is another.
         types: the precision of each type class, by name.
         notes: what could not be expressed, and what took its place.
-        blocks: of the kernels whose launches have the block that was wanted, by label.
     """
 
     files: tuple[SourceFile, ...]
     changed: tuple[SourceFile, ...]
     types: Mapping[str, str]
     notes: tuple[str, ...]
-    blocks: Mapping[str, Block]
 
 
 def own_types(classes: TypeClasses) -> dict[str, str]:
@@ -68,28 +69,46 @@ def own_types(classes: TypeClasses) -> dict[str, str]:
     return {each.name: PRECISIONS.get(each.scalar, "") for each in classes.classes}
 
 
-def patch(
-    program: Program,
-    classes: TypeClasses,
-    wanted: Mapping[str, str],
-    blocks: Mapping[str, Block] | None = None,
-) -> Patch:
-    """Change the types of a program, and its block sizes, in its text.
+def patch(program: Program, classes: TypeClasses, wanted: Mapping[str, str]) -> Patch:
+    """Change the types of a program in its text.
 
     Args:
         program: the program.
         classes: its type classes.
         wanted: the precision of each class that shall change, by name.
-        blocks: the threads of a block along each axis, by the label of the kernel; 0 where they stay.
     """
     patcher = Patcher(program, classes, wanted)
     patcher.settle()
     patcher.edit()
-    launches, found_blocks = geometry(program, blocks or {})
-    patcher.replace(launches)
     files = tuple(SourceFile(file.path, patcher.text(file)) for file in program.files)
     changed = tuple(new for new, old in zip(files, program.files, strict=True) if new.text != old.text)
-    return Patch(files, changed, dict(patcher.types), patcher.notes(), found_blocks)
+    return Patch(files, changed, dict(patcher.types), patcher.notes())
+
+
+@dataclass(slots=True)
+class _Parameter:
+    """A parameter of a function template that is a type, in one instantiation.
+
+    Attributes:
+        function: the instantiation.
+        name: the parameter's.
+        own: the type that it stands for in the program.
+        places: where the template is named, each with the function that does so (its label; "" for several).
+        varies: whether other instantiations of the template have another type for it.
+        new: the type that it stands for from now on.
+        is_free: whether that can be another one.
+    """
+
+    function: Function
+    name: str
+    own: str
+    places: tuple[tuple[Extent, str], ...]
+    varies: bool
+    new: str = field(init=False)
+    is_free: bool = True
+
+    def __post_init__(self) -> None:
+        self.new = self.own
 
 
 class Patcher:
@@ -108,13 +127,12 @@ class Patcher:
         self._edits = Edits(program.files)
         self._is_hip = any("hip/hip_runtime" in file.text for file in program.files)
         self._functions = {f.label: f for unit in program.units for f in unit.functions}
-        self._calls = {call.extent: call for call in program.calls}
+        #: Functions that files need for copies: by file, those of names, and those of vectors (to, from).
         self._helpers: dict[object, set[str]] = {}
+        self._vector_copies: dict[object, set[tuple[str, str]]] = {}
         #: Classes of constants that the host uses, too: they are converted where kernels use them.
         self._at_uses: set[str] = set()
-        #: What parameters of function templates stand for from now on, by label and name, and those that stay.
-        self._arguments: dict[tuple[str, str], str] = {}
-        self._stay: set[tuple[str, str]] = set()
+        self._parameters = {(each.function.label, each.name): each for each in self._template_parameters()}
 
     # -- which types can be had ------------------------------------------------------------------
 
@@ -133,12 +151,12 @@ class Patcher:
     def _settle_texts(self) -> None:
         """Take one type where one text has several."""
         for _ in self._classes.classes:  # each round widens one class at least, or settles a template
-            before = dict(self.types), dict(self._arguments)
+            before = dict(self.types), [each.new for each in self._parameters.values()]
             self._settle_vectors()
             self._settle_templates()
             self._settle_places()
             self._settle_reads()
-            if before == (self.types, self._arguments):
+            if before == (self.types, [each.new for each in self._parameters.values()]):
                 break
 
     def _widen(self, names: Iterable[str], precision: str, why: str) -> None:
@@ -182,16 +200,15 @@ class Patcher:
 
     def _settle_host_functions(self) -> None:
         """Functions of the device that the host calls as well compute there what they did."""
-        shared: dict[str, str] = {}
-        for function in self._functions.values():
-            if function.is_device:
-                continue
-            for node in function.block.walk():
-                called = node.referenced if node.kind in ("CALL_EXPR", "DECL_REF_EXPR") else None
-                name = called.get_usr() if called is not None and called.kind.name.startswith("FUNCTION") else ""
-                for other in self._functions.values():
-                    if other.usr == name and other.is_device and not other.is_kernel:
-                        shared[other.label] = other.name
+        usrs = {other.usr: other for other in self._functions.values() if other.is_device and not other.is_kernel}
+        bodies = (function.block for function in self._functions.values() if not function.is_device)
+        named = (
+            node.referenced for body in bodies for node in body.walk() if node.kind in ("CALL_EXPR", "DECL_REF_EXPR")
+        )
+        called = {
+            cursor.get_usr() for cursor in named if cursor is not None and cursor.kind.name.startswith("FUNCTION")
+        }
+        shared = {other.label: other.name for usr, other in usrs.items() if usr in called}
         for each in self._classes.classes:
             name = next((shared[slot.function] for slot in each.slots if slot.function in shared), "")
             if name:
@@ -209,9 +226,8 @@ class Patcher:
             if self._bits(each.name) > 16:
                 continue
             if each.role not in ("buffer", "shared") and not (is_constant and self._is_copied_to(each)):
-                self.types[each.name] = min("fp32", self._own[each.name], key=lambda p: _BITS[p])
-                if is_constant and not is_variable:
-                    self._widen([each.name], "fp32", "constants with values have no type of 16 bits")
+                what = "constants with values have" if is_constant and not is_variable else "a single number has"
+                self._widen([each.name], "fp32", f"{what} no type of 16 bits")
 
     def _is_copied_to(self, each: TypeClass) -> bool:
         """Whether a table in constant memory has its values from a copy alone."""
@@ -255,176 +271,127 @@ class Patcher:
             return 0
         return 1 if "DeviceToHost" in self._direction(copy) else None
 
+    def _template_parameters(self) -> Iterator[_Parameter]:
+        """Yield the parameters of function templates that are types."""
+        places: dict[str, list[tuple[Extent, str]]] = {}
+        for site in self._program.launches:
+            around = [function.label for function in self._functions.values() if site.callee in function.body]
+            places.setdefault(site.kernel, []).append((site.callee, around[0] if len(around) == 1 else ""))
+        for kernel in self._program.kernels:
+            for caller, calls in ((kernel.label, kernel.calls), *((need.label, need.calls) for need in kernel.needs)):
+                for call in calls:
+                    places.setdefault(call.label, []).append((call.extent, caller))
+        for label, function in self._functions.items():
+            others = [other for other in self._functions.values() if other.extent == function.extent]
+            for index, each in enumerate(function.arguments):
+                if each.kind == "typename":
+                    varies = any(other.arguments[index].value != each.value for other in others)
+                    at = tuple(dict.fromkeys(places.get(label, ())))
+                    yield _Parameter(function, each.name, each.value, at, varies)
+
     def _settle_templates(self) -> None:
         """Decide what parameters of function templates stand for.
 
-        A template of one type takes another argument where all that it is given and returns agree on that, and has
-        types written out in its text where they differ. One of several types has to name its parameter.
+        It is the type of all that the function is given and returns, if that is one. Other types are written out in the
+        text, unless another instantiation shares it.
         """
         found: dict[tuple[str, str], list[tuple[TypeSlot, TypeClass]]] = {}
         for each, slot in self._slots():
-            if (parameter := self._parameter(slot)) is not None:
-                found.setdefault((slot.function, parameter), []).append((slot, each))
-        for (label, parameter), slots in found.items():
-            varies = self._varies(label, parameter)
-            deciding = slots if varies else [pair for pair in slots if self._is_signature(*pair)]
-            if varies and len({self._type_at(*pair) for pair in slots}) > 1:
-                names = [each.name for _, each in slots]
-                self._widen(names, self._widest(names), f"{label} has one type {parameter} for them")
-            types = {self._type_at(*pair) for pair in deciding or slots}
-            agree = len(types) == 1 and (label, parameter) not in self._stay
-            own = self._function_argument(label, parameter)
-            self._arguments[label, parameter] = types.pop() if agree else own
-        for (label, parameter), slots in found.items():
-            if not (why := self._why_not(label, parameter, slots)):
-                continue
-            self._stay.add((label, parameter))
-            self._arguments[label, parameter] = self._function_argument(label, parameter)
-            if self._why_not(label, parameter, slots):
-                kept = [pair for pair in slots if self._varies(label, parameter) or self._is_signature(*pair)]
-                for place, caller in self._instantiations(label):
-                    written = self._written_argument(place, label, parameter)
-                    if written is not None and self._is_shared(place):
-                        kept += found.get((caller, self._text(written)), [])
-                self._keep([each.name for _, each in kept], why)
+            if (slot.function, slot.spelled) in self._parameters:
+                found.setdefault((slot.function, slot.spelled), []).append((slot, each))
+        for key, slots in found.items():
+            parameter = self._parameters[key]
+            given = [pair for pair in slots if parameter.varies or self._is_signature(*pair)] or slots
+            is_deduced = any(self._written_argument(place, parameter) is None for place, _ in parameter.places)
+            if len({self._type_at(*pair) for pair in given}) > 1 and (parameter.varies or is_deduced):
+                names = [each.name for _, each in given]
+                why = f"{parameter.function.label} has one type {parameter.name} for them"
+                self._widen(names, self._widest(names), why)
+            types = {self._type_at(*pair) for pair in given}
+            parameter.is_free &= parameter.function.is_device and not self._is_elsewhere(parameter, slots)
+            parameter.new = types.pop() if len(types) == 1 and parameter.is_free else parameter.own
+        for key, slots in found.items():
+            if why := self._why_not(self._parameters[key], slots):
+                self._parameters[key].is_free, self._parameters[key].new = False, self._parameters[key].own
+                self._keep([each.name for _, each in slots], why)
 
-    def _parameter(self, slot: TypeSlot) -> str | None:
-        """Return the parameter of a function template that a slot is written with; None for a type."""
-        function = self._functions.get(slot.function)
-        types = {a.name for a in function.arguments if a.kind == "typename"} if function is not None else set()
-        return slot.spelled if slot.spelled in types else None
+    def _why_not(self, parameter: _Parameter, slots: Sequence[tuple[TypeSlot, TypeClass]]) -> str:
+        """Say why the types of a template cannot be written; "" if they can."""
+        label = parameter.function.label
+        if parameter.varies and any(self._type_at(*pair) != parameter.new for pair in slots):
+            return f"{label} has its text in common with other types of {parameter.name}"
+        tops = (node for unit in self._program.units for node in unit.top if node.kind == "FUNCTION_TEMPLATE")
+        declared = next((n.extent for n in tops if n.spelling == parameter.function.name), parameter.function.extent)
+        written_out = any(self._is_signature(*pair) and self._type_at(*pair) != parameter.new for pair in slots)
+        if written_out and declared != parameter.function.extent:
+            return f"{label} is declared with {parameter.name} at {declared}, too"
+        for place, caller in parameter.places:
+            named = self._named_anew(place, caller, parameter)
+            if named is not None and self._is_shared(place):
+                return f"{label} is launched by a template, or called by one, with other types at {place}"
+            if named is not None and named.start == named.end and "..." in self._explicit(parameter.function):
+                return f"not all arguments of {label} can be written at {place}"
+        return ""
 
     def _type_at(self, slot: TypeSlot, each: TypeClass) -> str:
         """Return the type that is to be at a slot, also where it is written with the parameter of a template."""
-        new, parameter = self._spell(slot, each), self._parameter(slot)
-        return self._function_argument(slot.function, parameter) if parameter is not None and new == parameter else new
+        new, parameter = self._spell(slot, each), self._parameters.get((slot.function, slot.spelled))
+        return parameter.own if parameter is not None and new == parameter.name else new
 
     def _is_signature(self, slot: TypeSlot, each: TypeClass) -> bool:
         """Whether a slot is of what a function is given or returns."""
         kinds = {member.kind for member in each.members if member.slot == slot}
         return not kinds.isdisjoint(("parameter", "result"))
 
-    def _function_argument(self, label: str, parameter: str) -> str:
-        return next(a.value for a in self._functions[label].arguments if a.name == parameter)
-
-    def _varies(self, label: str, parameter: str) -> bool:
-        """Whether a template's parameter stands for several types in the program."""
-        return len({self._function_argument(other.label, parameter) for other in self._instances(label)}) > 1
-
-    def _instances(self, label: str) -> list[Function]:
-        """Return the instantiations of the template that a function is one of."""
-        return [other for other in self._functions.values() if other.extent == self._functions[label].extent]
-
-    def _instantiations(self, label: str) -> Iterator[tuple[Extent, str]]:
-        """Give the places where an instantiation is named, and the label of the function that does; "" for several.
-
-        (Functions of the host are not looked through for what they call.)
-        """
-        for site in self._program.launches:
-            if site.kernel == label:
-                around = [function.label for function in self._functions.values() if site.callee in function.body]
-                yield site.callee, around[0] if len(around) == 1 else ""
-        for kernel in self._program.kernels:
-            for caller, calls in ((kernel.label, kernel.calls), *((need.label, need.calls) for need in kernel.needs)):
-                yield from ((call.extent, caller) for call in calls if call.label == label)
-
-    def _why_not(self, label: str, parameter: str, slots: Sequence[tuple[TypeSlot, TypeClass]]) -> str:
-        """Say why what a parameter stands for cannot be said where the template is named; "" if it can."""
-        new, function = self._arguments[label, parameter], self._functions[label]
-        is_own = new == self._function_argument(label, parameter)
-        others = [pair for pair in slots if self._type_at(*pair) != new]
-        if not is_own and (not function.is_device or self._is_elsewhere(label, parameter, slots)):
-            return f"{label} has {parameter} where another type would mean something else"
-        if others and self._varies(label, parameter):
-            return f"{label} has its text in common with other types of {parameter}"
-        if any(self._is_signature(*pair) for pair in others):
-            for node in (node for unit in self._program.units for node in unit.top):
-                is_same = node.kind == "FUNCTION_TEMPLATE" and node.spelling == function.name
-                if is_same and node.extent != function.extent:
-                    return f"{label} is declared with {parameter} at {node.extent}, too"
-        for place, caller in self._instantiations(label):
-            if self._named_anew(place, caller, label, parameter) is None:
-                continue
-            if self._is_shared(place):
-                return f"{label} is launched by a template, too, or called by one, with other types at {place}"
-            if self._explicit(label, place) is None:
-                return f"not all arguments of {label} can be written at {place}"
-        return ""
-
-    def _is_elsewhere(self, label: str, parameter: str, slots: Sequence[tuple[TypeSlot, TypeClass]]) -> bool:
+    def _is_elsewhere(self, each: _Parameter, slots: Sequence[tuple[TypeSlot, TypeClass]]) -> bool:
         """Whether a template has its parameter where it is no type of numbers: ``Grid<T>``, ``sizeof(T)``."""
-        whole = self._functions[label].extent
+        whole = each.function.extent
         header = re.match(r"template\s*<[^{;()]*?>", self._text(whole))
         start = whole.start + (header.end() if header is not None else 0)
         known = {slot.extent.start for slot, _ in slots}
-        for other in (function for function in self._functions.values() if function.arguments):
-            for place, caller in self._instantiations(other.label):
-                arguments = other.arguments if caller == label else ()
-                written = (self._written_argument(place, other.label, argument.name) for argument in arguments)
-                known |= {extent.start for extent in written if extent is not None}
-        named = (whole.start + token.start for token in tokens(self._text(whole)) if token.text == parameter)
+        for other in self._parameters.values():
+            of_it = (place for place, caller in other.places if caller == each.function.label)
+            known |= {written.start for place in of_it if (written := self._written_argument(place, other))}
+        named = (whole.start + token.start for token in tokens(self._text(whole)) if token.text == each.name)
         return any(at >= start and at not in known for at in named)
 
     def _is_shared(self, place: Extent) -> bool:
         """Whether several instantiations of a template are named at one place."""
-        called = {site.kernel for site in self._program.launches if site.callee == place}
-        for kernel in self._program.kernels:
-            calls = (*kernel.calls, *(call for need in kernel.needs for call in need.calls))
-            called |= {call.label for call in calls if call.extent == place}
-        return len(called) > 1
+        named = {each.function.label for each in self._parameters.values() if any(at == place for at, _ in each.places)}
+        return len(named) > 1
 
-    def _named_anew(self, place: Extent, caller: str, label: str, parameter: str) -> Extent | None:
-        """Return what has to be written where a template is named, of no length for all of its arguments; or None."""
-        own, new = self._function_argument(label, parameter), self._arguments[label, parameter]
-        written = self._written_argument(place, label, parameter)
+    def _named_anew(self, place: Extent, caller: str, each: _Parameter) -> Extent | None:
+        """Return what has to be written where a template is named, of no length for all arguments; None for nothing."""
+        written = self._written_argument(place, each)
         if written is not None:
-            return written if self._arguments.get((caller, self._text(written)), own) != new else None
-        return None if self._is_deduced(caller, label, parameter) else Extent(place.file, place.end, place.end, 0)
-
-    def _is_deduced(self, caller: str, label: str, parameter: str) -> bool:
-        """Whether what a template is given goes on to say what its parameter stands for."""
-        own, new = self._function_argument(label, parameter), self._arguments[label, parameter]
-        given = [
-            (slot, each)
-            for each, slot in self._slots()
-            if slot.function == label and self._parameter(slot) == parameter
-            if any(member.slot == slot and member.kind == "parameter" for member in each.members)
-        ]
-        changes = new != own or any(self._type_at(*pair) != own for pair in given)
-        if all(re.match(r"[^,)]*[*\[]", self._after(slot.extent)) for slot, _ in given):
-            return not changes or any(self._type_at(*pair) == new for pair in given)
-        # What numbers have for a type is that of the arithmetic they come from.
-        return not changes and not any(
-            s.function == caller and self._is_changed(each.name) for each, s in self._slots()
+            around = self._parameters.get((caller, self._text(written)))
+            return written if each.new != (each.own if around is None else around.new) else None
+        is_deduced = each.new == each.own or all(
+            re.match(r"[^,)]*[*\[]", self._after(slot.extent))
+            for c, slot in self._slots()
+            if slot.function == each.function.label and slot.spelled == each.name and self._is_signature(slot, c)
         )
+        return None if is_deduced else Extent(place.file, place.end, place.end, place.line)
 
-    def _explicit(self, label: str, place: Extent) -> str | None:
-        """Return a template's arguments as they are written where it is named by its name; None if they are not known.
+    def _explicit(self, function: Function) -> str:
+        """Return the arguments of a template as they are written."""
+        known = {name: each.new for (label, name), each in self._parameters.items() if label == function.label}
+        return f"<{', '.join(known.get(a.name, a.value) for a in function.arguments)}>"
 
-        (Those that are written there are replaced one by one.)
-        """
-        if "<" in self._text(place):
-            return ""
-        arguments = self._functions[label].arguments
-        values = [self._arguments.get((label, a.name), a.value) for a in arguments]
-        return f"<{', '.join(values)}>" if "..." not in values else None
-
-    def _written_argument(self, place: Extent, label: str, parameter: str) -> Extent | None:
+    def _written_argument(self, place: Extent, each: _Parameter) -> Extent | None:
         """Return where an argument of a template is written; None where it follows from the call."""
         text = self._text(place)
-        index = [a.name for a in self._functions[label].arguments].index(parameter)
+        index = [argument.name for argument in each.function.arguments].index(each.name)
         opening = text.find("<")
-        if opening < 0:
-            return None
         start, depth, count = opening + 1, 0, 0
-        for at in range(opening + 1, len(text)):
+        for at in range(opening + 1, len(text) if opening >= 0 else 0):
             if text[at] in "(<[":
                 depth += 1
             elif depth == 0 and text[at] in ",>":
                 if count == index:
                     piece = text[start:at]
-                    lead = len(piece) - len(piece.lstrip())
-                    return Extent(place.file, place.start + start + lead, place.start + start + len(piece.rstrip()), 0)
+                    begin, end = start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())
+                    return Extent(place.file, place.start + begin, place.start + end, place.line)
                 start, count = at + 1, count + 1
             elif text[at] in ")>]":
                 depth -= 1
@@ -434,8 +401,8 @@ class Patcher:
         """Take one type where one place in the text gives several."""
         found: dict[Extent, list[tuple[TypeSlot, TypeClass]]] = {}
         for each, slot in self._slots():
-            parameter = self._parameter(slot)
-            if parameter is None or not self._varies(slot.function, parameter):
+            parameter = self._parameters.get((slot.function, slot.spelled))
+            if parameter is None or not parameter.varies:
                 found.setdefault(slot.extent, []).append((slot, each))
         for place, slots in found.items():
             names = list(dict.fromkeys(each.name for _, each in slots))
@@ -478,7 +445,6 @@ class Patcher:
         """Change the types, and what follows from them."""
         kept = self._edit_copies()
         self._edit_templates()
-        kept |= self._edit_class_templates()
         self._edit_slots(kept)
         self._edit_reads()
         self._edit_reads_of_host()
@@ -490,74 +456,28 @@ class Patcher:
         """Change the types where they are written, but for some places."""
         lists: dict[Extent, dict[str, str]] = {}
         for each, slot in self._slots():
-            new, parameter = self._type_at(slot, each), self._parameter(slot)
-            if parameter is not None and new == self._arguments.get((slot.function, parameter)):
-                new = parameter
+            new, parameter = self._type_at(slot, each), self._parameters.get((slot.function, slot.spelled))
+            if parameter is not None and new == parameter.new:
+                new = parameter.name
             if slot.declarator:
                 lists.setdefault(slot.extent, {})[slot.declarator] = new
             elif new != slot.spelled and slot.extent not in kept:
-                self._edits.replace(slot.extent, new)
+                cast = _CAST_LITERAL.match(self._after(slot.extent)) if new == "float" else None
+                length = cast.end() if cast is not None else 0
+                place = Extent(slot.extent.file, slot.extent.start, slot.extent.end + length, slot.extent.line)
+                self._edits.replace(place, new if cast is None else f"{cast[1]}{'.0' * cast[1].isdigit()}f")
         for place, names in lists.items():
             for piece, text in with_types(self._source(place).text, place, names).items():
                 self._edits.replace(piece, text)
 
-    def replace(self, places: Mapping[Extent, str]) -> None:
-        """Change further places."""
-        for place, new in places.items():
-            self._edits.replace(place, new)
-
     def _edit_templates(self) -> None:
-        done: set[Extent] = set()
-        for (label, parameter), new in self._arguments.items():
-            for place, caller in self._instantiations(label):
-                named = self._named_anew(place, caller, label, parameter)
-                if named is not None and named.start < named.end:
-                    self._edits.replace(named, new)
-                elif named is not None and named not in done:
-                    done.add(named)
-                    self._edits.insert(named.file, named.start, self._explicit(label, place) or "")
-
-    def _edit_class_templates(self) -> set[Extent]:
-        """Name class templates with another type where all that has it changes to one; return where that is written."""
-        kept: set[Extent] = set()
-        for whole, name, (argument, *others) in self._class_templates():
-            written = [(each, slot) for each, slot in self._slots() if slot.extent in whole]
-            slots = [(each, slot) for each, slot in written if slot.spelled == argument.name]
-            types = {self._spell(slot, each) for each, slot in slots}
-            header = re.match(r"template\s*<[^{;()]*?>", self._text(whole))
-            places = (token for token in tokens(self._text(whole)) if token.text == argument.name)
-            used = {whole.start + each.start for each in places if header is None or each.start >= header.end()}
-            named = self._named(name, argument.value)
-            is_all = used == {slot.extent.start for _, slot in slots}
-            if others or not named or not is_all or len(types) != 1 or types == {argument.name}:
-                continue
-            kept |= {slot.extent for _, slot in slots}
-            self.replace(dict.fromkeys(named, types.pop()))
-        return kept
-
-    def _class_templates(self) -> Iterator[tuple[Extent, str, tuple[TemplateArgument, ...]]]:
-        """Give the class templates of which the program has one instantiation: where, their names, its arguments."""
-        found: dict[tuple[Extent, str], set[tuple[TemplateArgument, ...]]] = {}
-        for unit in self._program.units:
-            for node in unit.top:
-                if node.kind == "CLASS_TEMPLATE" and node.extent is not None:
-                    instances = unit.specialisations.get(node.cursor.get_usr(), ())
-                    found.setdefault((node.extent, node.spelling), set()).update(each.arguments for each in instances)
-        return ((*place, next(iter(arguments))) for place, arguments in found.items() if len(arguments) == 1)
-
-    def _named(self, name: str, value: str) -> list[Extent]:
-        """Return where a class template's one argument is written; nothing if it is another one anywhere."""
-        places: list[Extent] = []
-        for file in self._program.files:
-            words = list(tokens(file.text))
-            for at, word in enumerate(words[:-3]):
-                if word.text == name and words[at + 1].text == "<":
-                    argument, closing = words[at + 2 : at + 4]
-                    if argument.text != value or closing.text != ">":
-                        return []
-                    start = argument.start
-                    places.append(Extent(file.path, start, start + len(argument.text), 0))
-        return places
+        new: dict[Extent, str] = {}
+        for each in self._parameters.values():
+            for place, caller in each.places:
+                if (named := self._named_anew(place, caller, each)) is not None:
+                    new[named] = each.new if named.start < named.end else self._explicit(each.function)
+        for place, text in new.items():
+            self._edits.replace(place, text)
 
     def _edit_reads(self) -> None:
         done: set[Extent] = set()
@@ -568,7 +488,8 @@ class Patcher:
             is_constant = read.type_class in self._at_uses
             if (is_constant and read.is_device) or (not is_constant and self._bits(read.type_class) == 16):
                 done.add(read.extent)
-                self._edits.surround(read.extent, "float(", ")")
+                wide = "float" if read.is_device else self._by_name[read.type_class].scalar
+                self._edits.surround(read.extent, f"{wide}(", ")")
 
     def _edit_reads_of_host(self) -> None:
         """Let the host compute with numbers of 32 bits as it did."""
@@ -601,13 +522,20 @@ class Patcher:
         bodies = [function.extent for function in self._functions.values()]
         for place, is_narrow in found.items():
             text = text_of[place]
-            if not all(is_narrow):
+            if not all(is_narrow) or self._is_cast(place):
                 continue
             if not text.startswith((".", *string.digits)):
                 self._edits.replace(place, f"float({text})")
             elif any(place in body for body in bodies) or _is_exact(text):
                 # (In the body of a macro, which the host may use, only what means the same number.)
                 self._edits.replace(place, f"{text.rstrip('lL')}f")
+
+    def _is_cast(self, literal: Extent) -> bool:
+        """Whether a literal is cast: ``T(0.5)``, ``(float)0.5``."""
+        ends = (m.extent.end for each in self._classes.classes for m in each.members if m.kind == "cast")
+        text = self._source(literal).text
+        near = (text[end : literal.start] for end in ends if 0 < literal.start - end < 4)
+        return any(between.strip() in ("(", ")", ">(") for between in near)
 
     def _edit_vectors(self) -> None:
         """Make vectors of the new type in code of the device."""
@@ -628,44 +556,61 @@ class Patcher:
     def _edit_copies(self) -> set[Extent]:
         """Convert what is copied between host and device; return the places whose types stay: those of the host."""
         kept: set[Extent] = set()
+        counts: dict[Extent, Resized] = {}
         for copy in self._classes.copies:
             name = next((name for name in copy.classes if self._is_changed(name)), "")
             if not name or copy.name not in _BYTES:
                 continue
             size = copy.arguments[_BYTES[copy.name]]
-            is_converted = copy.name in (*_COPIES, "cudaMemcpyToSymbol") and not self._is_on_device(copy)
-            sizes = {slot.extent for slot in self._by_name[name].slots if slot.extent in size}
             is_of_device = self._is_changed(copy.sizes[_BYTES[copy.name]])
-            own, new = self._by_name[name].scalar, self._name(name)
-            if is_converted:
+            sizes = {slot.extent for slot in self._by_name[name].slots if slot.extent in size}
+            if copy.name in (*_COPIES, "cudaMemcpyToSymbol") and not self._is_on_device(copy):
                 kept |= sizes
-                self._convert(copy, own, new)
+                self._convert(copy, self._by_name[name].scalar, self._name(name))
                 if is_of_device and not sizes:
-                    self._scale(size, new, own)
-            elif not sizes and not is_of_device:
-                self._scale(size, own, new)
+                    self._edits.insert(size.file, size.end, f" * {self._resized(name).divisor}")
+            elif not is_of_device:
+                counts[size] = self._resized(name)
+        counts |= self._shared_bytes()
+        slots = {slot.extent for _, slot in self._slots()} - kept
+        for place, new in (ByteCounts(self._program).changes(counts, slots) if counts else {}).items():
+            self._edits.replace(place, new)
         return kept
 
-    def _scale(self, size: Extent, before: str, after: str) -> None:
-        if not _PLAIN_FACTORS.fullmatch(self._text(size)) or "-" in self._text(size).replace("->", ""):
-            self._edits.surround(size, "(", ")")
-        self._edits.insert(size.file, size.end, f" / sizeof({before}) * sizeof({after})")
+    def _resized(self, name: str) -> Resized:
+        slots = self._by_name[name].slots
+        names = {slot.spelled: self._spell(slot, self._by_name[name]) for slot in slots}
+        divisor = _BITS[self._own[name]] // _BITS[self.types[name]]
+        return Resized({self._by_name[name].scalar: self._name(name), **names}, divisor)
+
+    def _shared_bytes(self) -> dict[Extent, Resized]:
+        """Return where launches say how many bytes of shared memory arrays have whose type changes."""
+        found: dict[Extent, Resized] = {}
+        for site in (site for site in self._program.launches if site.shared is not None):
+            arrays = {
+                member
+                for each in self._classes.classes
+                for member in each.members
+                if member.kind == "shared" and member.function == site.kernel
+                if "extern" in _beginning(self._source(member.extent).text, member.slot.extent)
+            }
+            names = {c.name for c in self._classes.classes if not arrays.isdisjoint(c.members)}
+            if len(arrays) == 1 and self._is_changed(name := names.pop()) and site.shared is not None:
+                found[site.shared] = Resized(self._resized(name).names, 0)
+        return found
 
     def _convert(self, copy: Copy, own: str, new: str) -> None:
-        to_symbol = copy.name == "cudaMemcpyToSymbol"
-        helper = "copy_to_symbol" if to_symbol else "copy_converted"
-        called = copy.call
+        """Convert the numbers of a copy between host and device."""
+        is_symbol, file = copy.name == "cudaMemcpyToSymbol", copy.call.file
         length = len(_spelled(copy.name, self._is_hip))
-        # The type of a symbol is a vector's, and numbers are converted one by one.
-        written = f"{helper}<{new}>" if to_symbol and re.search(r"\d$", copy.elements[1]) else helper
-        self._edits.replace(Extent(called.file, called.start, called.start + length, called.line), written)
-        self._helpers.setdefault(called.file, set()).add(helper)
+        written = f"copy_to_symbol<{new}, {own}>" if is_symbol else "copy_converted"
+        self._edits.replace(Extent(file, copy.call.start, copy.call.start + length, copy.call.line), written)
+        self._helpers.setdefault(file, set()).add(written.partition("<")[0])
         device = self._device_side(copy)
-        for index, place in enumerate(copy.arguments[:2]):
-            if re.search(r"\d$", copy.elements[index]) and not (to_symbol and index == 0):
-                scalar = new if index == device else own
-                const = "const " if index == 1 else ""
-                self._edits.surround(place, f"({const}{scalar}*)(", ")")
+        vectors = [re.sub(r"^[a-z]+", new if i == device else own, each) for i, each in enumerate(copy.elements[:2])]
+        if not is_symbol and re.search(r"\d$", "".join(copy.elements[:2])):
+            to, source = vectors
+            self._vector_copies.setdefault(file, set()).add((to, source))
 
     # -- files -----------------------------------------------------------------------------------
 
@@ -674,27 +619,19 @@ class Patcher:
         text = self._edits.file(file.path)
         if text == file.text:
             return text
-        precisions = [
-            precision
-            for precision in _HEADERS
-            if any(
-                self.types[each.name] == precision != self._own[each.name]
-                for each, slot in self._slots()
-                if slot.extent.file == file.path
-            )
-        ]
-        names = [_HEADERS[precision][self._is_hip] for precision in precisions]
-        lines = [f"#include <{name}>" for name in names if f"<{name}>" not in text]
-        ending = "\r\n" if "\r\n" in file.text else "\n"
+        here = [each for each, slot in self._slots() if slot.extent.file == file.path]
+        stored = {self.types[each.name] for each in here if self._is_changed(each.name)}
         helpers = self._helpers.get(file.path, set())
-        needed = [*(["type_traits"] if "copy_to_symbol" in helpers else []), *(["vector"] if helpers else [])]
-        lines += [f"#include <{name}>" for name in needed if f"<{name}>" not in text]
-        text = _with_includes(text, lines, ending)
-        if helpers:
-            written = "\n".join(_HELPERS[name] for name in _HELPERS if name in helpers)
-            written = written.replace("cuda", "hip") if self._is_hip else written
-            text = _after_includes(text, f"\n{written}".replace("\n", ending))
-        return text
+        names = [names[self._is_hip] for precision, names in _HEADERS.items() if precision in stored]
+        names += ["vector"] if helpers else []
+        lines = [f"#include <{name}>\n" for name in names if f"<{name}>" not in text]
+        parts = [_HELPERS[name] for name in _HELPERS if name in helpers]
+        parts += [_of_vectors(*each) for each in sorted(self._vector_copies.get(file.path, ()))]
+        written = "".join(f"\n{part}" for part in parts)
+        if self._is_hip:
+            written = written.replace("cuda", "hip")
+        text = _after_includes(_broken(text, file.text), "".join(lines), written)
+        return text.replace("\r\n", "\n").replace("\n", "\r\n") if "\r\n" in file.text else text
 
     def _text(self, extent: Extent) -> str:
         return self._source(extent).of(extent)
@@ -727,17 +664,25 @@ static cudaError_t copy_converted(To* to, const From* from, size_t bytes, cudaMe
 """,
     "copy_to_symbol": """\
 // Copies an array of the host to a variable of another type on the device; bytes and offset are those of the host's.
-template <class Number = void, class Symbol, class From>
-static cudaError_t copy_to_symbol(const Symbol& symbol, const From* from, size_t bytes, size_t offset = 0,
+template <class To, class From, class Symbol>
+static cudaError_t copy_to_symbol(const Symbol& symbol, const void* from, size_t bytes, size_t offset = 0,
                                   cudaMemcpyKind kind = cudaMemcpyHostToDevice) {
-    typedef typename std::remove_cv<typename std::remove_all_extents<Symbol>::type>::type Element;
-    typedef typename std::conditional<std::is_void<Number>::value, Element, Number>::type To;
-    const std::vector<To> converted(from, from + bytes / sizeof(From));
+    const From* numbers = static_cast<const From*>(from);
+    const std::vector<To> converted(numbers, numbers + bytes / sizeof(From));
     return cudaMemcpyToSymbol(symbol, converted.data(), converted.size() * sizeof(To),
                               offset / sizeof(From) * sizeof(To), kind);
 }
 """,
 }
+
+
+def _of_vectors(to: str, source: str) -> str:
+    """Return an overload of ``copy_converted`` for arrays of vectors."""
+    return (
+        f"static cudaError_t copy_converted({to}* to, const {source}* from, size_t bytes, cudaMemcpyKind kind,\n"
+        "                                  cudaStream_t stream = 0) {\n"
+        f"    return copy_converted(&to->x, &from->x, bytes, kind, stream);\n}}\n"
+    )
 
 
 def declarators(text: str, place: Extent) -> tuple[list[str], list[Extent]]:
@@ -816,25 +761,13 @@ def _is_exact(literal: str) -> bool:
         return float(np.float32(value)) == value
 
 
-def _directives(text: str) -> Sequence[re.Match[str]]:
-    return list(re.finditer(r"^[ \t]*#[ \t]*include\b[^\n]*\n", text, re.MULTILINE))
+def _after_includes(text: str, lines: str, helpers: str) -> str:
+    """Return a file with further headers, and functions after them, behind the headers that it includes.
 
-
-def _with_includes(text: str, lines: Sequence[str], ending: str) -> str:
-    """Return a file with further headers included, before the first that it includes."""
-    if not lines:
+    Headers in a condition do not count.
+    """
+    if not lines and not helpers:
         return text
-    added = "".join(f"{line}{ending}" for line in lines)
-    found = _directives(text)
-    if found:
-        return text[: found[0].start()] + added + text[found[0].start() :]
-    comments = re.match(rf"{_COMMENTS}(?:#[ \t]*pragma once[^\n]*\n)?", text)
-    at = comments.end() if comments else 0
-    return text[:at] + added + text[at:]
-
-
-def _after_includes(text: str, helpers: str) -> str:
-    """Return a file with functions after the headers it includes: those that no condition is on."""
     depth, at = 0, 0
     is_guarded = re.match(rf"{_COMMENTS}#[ \t]*ifndef\b", text) is not None
     for line in re.finditer(r"^[ \t]*#[ \t]*(\w+)[^\n]*\n", text, re.MULTILINE):
@@ -845,4 +778,32 @@ def _after_includes(text: str, helpers: str) -> str:
         ends_includes = line[1] == "endif" and at and not re.search(r"[;{}]", text[at : line.start()])
         if depth <= is_guarded and (line[1] == "include" or (ends_includes and depth == is_guarded)):
             at = line.end()
-    return text[:at] + helpers + text[at:]
+    if not at and (begin := re.match(rf"{_COMMENTS}(?:#[ \t]*pragma once[^\n]*\n)?", text)):
+        at = begin.end()
+    return text[:at] + lines + helpers + text[at:]
+
+
+def _broken(text: str, own: str) -> str:
+    """Return a text in which new lines are no longer than the program's longest, or 100 characters."""
+    old = own.splitlines(keepends=True)
+    limit = max(_WIDTH, *(len(line.rstrip()) for line in old), 0)
+    known = set(old)
+    lines = (line if line in known else _broken_line(line, limit) for line in text.splitlines(keepends=True))
+    return "".join(lines)
+
+
+def _broken_line(line: str, limit: int, *, is_rest: bool = False) -> str:
+    commas: list[tuple[int, int]] = []
+    depths = [len(line) - len(line.lstrip())]
+    for token in tokens(line):
+        if token.text in ("(", "{", "["):
+            depths.append(token.start + 1)
+        elif token.text in (")", "}", "]") and len(depths) > 1:
+            depths.pop()
+        elif token.text == "," and token.start < limit and (is_rest or len(depths) > 1):
+            commas.append((token.start + 1, depths[-1]))
+    is_whole = line.lstrip().startswith("#") or line.rstrip().endswith("\\") or "//" in line
+    if len(line.rstrip()) <= limit or not commas or is_whole:
+        return line
+    at, column = commas[-1]
+    return f"{line[:at]}\n{_broken_line(' ' * column + line[at:].lstrip(), limit, is_rest=True)}"

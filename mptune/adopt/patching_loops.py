@@ -48,7 +48,7 @@ def patch_loops(program: Program, classes: TypeClasses, wanted: Mapping[str, str
     patcher.edit()
     files = tuple(SourceFile(file.path, patcher.new_text(file.path)) for file in own_files(program))
     changed = tuple(new for new, old in zip(files, own_files(program), strict=True) if new.text != old.text)
-    return Patch(files, changed, patcher.types_in_text(), patcher.notes(), {})
+    return Patch(files, changed, patcher.types_in_text(), patcher.notes())
 
 
 class _LoopPatcher(Patcher):

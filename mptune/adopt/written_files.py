@@ -11,22 +11,21 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.adopt.capture import Capture, has_letters, numbers_in, same_fields
-from mptune.adopt.parsing import Node, without_casts
+from mptune.adopt.capture import Capture, has_letters, numbers_in, same_fields, shown
+from mptune.adopt.number_types import bare_name, element_behind
+from mptune.adopt.parsing import without_casts
 from mptune.adopt.reading import Program
 from mptune.adopt.running import Ran
 
-#: Numbers of the new program, and of the original: shape ``(n_numbers,)`` each.
-Pair = tuple[NDArray[Any], NDArray[Any]]
-#: The same of a line, by column, but for times.
-Row = dict[int, tuple[float, float]]
+#: Numbers of the new program, and of the original: shape ``(2, n_numbers)``.
+Pair = NDArray[Any]
 Errors = Callable[[NDArray[Any], NDArray[Any]], float]
 #: Characters that a text has none of.
 _BINARY: Final = re.compile(rb"[\x00-\x08\x0e-\x1f]")
-#: A table of no more columns has something else in each; what is nearly zero beside others is not judged by itself.
+#: A table of more columns is judged as one field.
 _MOST_COLUMNS: Final = 16
+#: A column is judged with all others if it is smaller than this part of the largest.
 _NEARLY_ZERO: Final = 1e-6
-_SHOWN: Final = 60
 #: What is written to files as bytes, by its type in C++.
 _STORED: Final = {"double": "float64", "float": "float32"}
 
@@ -86,24 +85,16 @@ def compared_files(
 
 def type_in_files(program: Program) -> str | None:
     """Return the type of the numbers that a program writes to files as bytes; None if that is not one, or not known."""
-    found = {
-        _pointed_at(node.arguments[0])
+    given = (
+        element_behind(without_casts(node.arguments[0]).canonical)
         for unit in program.units
         for function in unit.functions
         if not function.is_device
         for node in function.block.walk()
         if node.kind == "CALL_EXPR" and node.spelling in ("fwrite", "write") and node.arguments
-    }
-    return next(iter(found)) if len(found) == 1 else None
-
-
-def _pointed_at(node: Node) -> str | None:
-    """Return the type of numbers that an argument points at, before what casts it to bytes."""
-    kind = without_casts(node).canonical
-    while "ARRAY" in kind.kind.name or kind.kind.name == "POINTER":
-        kind = (kind.element_type if "ARRAY" in kind.kind.name else kind.get_pointee()).get_canonical()
-    spelled = str(kind.spelling).removeprefix("const ")
-    return spelled if spelled in _STORED else None
+    )
+    elements = {None if each is None else bare_name(each) for each in given}
+    return next((each for each in elements if each in _STORED), None) if len(elements) == 1 else None
 
 
 def _contents(ran: Capture | Ran) -> dict[str, bytes]:
@@ -130,25 +121,20 @@ def _of_texts(name: str, old: bytes, new: bytes, error_of: Errors) -> Compared:
     before, after = (each.decode("utf-8", "surrogateescape").splitlines() for each in (old, new))
     if len(before) != len(after):
         return Compared(name, f"{len(after):,} lines instead of {len(before):,}", None, False)
-    tables: dict[tuple[tuple[str, ...], tuple[str, ...], int], list[Row]] = {}  # by heading, words, how many numbers
-    heading = ""
-    above: tuple[str, ...] = ()
+    tables: dict[tuple[tuple[str, ...], tuple[str, ...], int], list[list[tuple[float, float]]]] = {}
+    heading, above = "", tuple[str, ...]()
     for number, (one, other) in enumerate(zip(before, after, strict=True), 1):
         words, numbers = numbers_in(one, heading)
         own_words, own_numbers = numbers_in(other, heading)
         if words != own_words:
-            told = f"line {number} reads {other.strip()[:_SHOWN]!r} instead of {one.strip()[:_SHOWN]!r}"
+            told = f"line {number} reads {shown(other)!r} instead of {shown(one)!r}"
             return Compared(name, told, None, False)
-        is_heading = has_letters(one)
-        if is_heading:
+        if is_heading := has_letters(one):
             heading, above = one, tuple(words)
-        row = {
-            column: (float(b), _nearest(float(b), a))
-            for column, ((a, is_time), (b, _)) in enumerate(zip(numbers, own_numbers, strict=True))
-            if not is_time
-        }
-        tables.setdefault((() if is_heading else above, tuple(words), len(numbers)), []).append(row)
-    count = sum(len(row) for rows in tables.values() for row in rows)
+        pairs = zip(numbers, own_numbers, strict=True)
+        row = [(float(new), _nearest(float(new), old)) for (old, is_time), (new, _) in pairs if not is_time]
+        tables.setdefault((() if is_heading else above, tuple(words), len(row)), []).append(row)
+    count = sum(map(len, (row for rows in tables.values() for row in rows)))
     error = max((error_of(*pair) for pair in _judged_together(tables.values())), default=0.0)
     return Compared(name, f"{count:,} numbers in {len(before):,} lines of text", error, True)
 
@@ -162,58 +148,19 @@ def _nearest(value: float, written: str) -> float:
     return value if not is_whole and abs(value - number) <= 1.001 * unit else number
 
 
-def _judged_together(tables: Iterable[Sequence[Row]]) -> Iterator[Pair]:
-    """Yield the numbers that are judged together: each column of lines that are alike, each number of other lines.
-
-    Lines that only have other words than each other, and are many, are rows of one table with names.
+def _judged_together(tables: Iterable[Sequence[Sequence[tuple[float, float]]]]) -> Iterator[Pair]:
+    """Yield the numbers that are judged together: each column of lines that are alike.
 
     Args:
-        tables: the lines that have the same words, as many numbers, and the same heading.
+        tables: the lines with the same words, as many numbers, and the same heading.
     """
-    labelled: dict[tuple[int, ...], list[Row]] = {}
-    blocks = []
+    found: list[Pair] = []
     for rows in tables:
-        if len(rows) > 1:
-            blocks.append(_changed(rows))
-        else:
-            labelled.setdefault(tuple(rows[0]), []).append(rows[0])
-    alone = []
-    for rows in labelled.values():
-        if len(rows) > _MOST_COLUMNS:
-            blocks.append(_changed(rows))
-        else:
-            alone += [pair for row in rows for pair in _changed([row])]
-    for columns in blocks:
-        if len(columns) > _MOST_COLUMNS:
-            yield _together(columns)
-        else:
-            yield from _each(columns, columns)
-    yield from _each(alone, [*alone, *(column for columns in blocks for column in columns)])
-
-
-def _each(columns: Sequence[Pair], beside: Sequence[Pair]) -> Iterator[Pair]:
-    """Yield columns one by one, but what is nearly zero beside others together with these."""
-    largest = max((_largest(pair) for pair in beside), default=0.0)
-    alone = [pair for pair in columns if _largest(pair) > _NEARLY_ZERO * largest]
+        columns = [np.array(pairs).T for pairs in zip(*rows, strict=True)]
+        columns = [each for each in columns if not np.array_equal(*each)]
+        found += [np.concatenate(columns, axis=1)] if len(columns) > _MOST_COLUMNS else columns
+    sizes = [float(np.abs(old).max()) for _, old in found]
+    alone = [each for each, size in zip(found, sizes, strict=True) if size > _NEARLY_ZERO * max(sizes)]
     yield from alone
-    if len(alone) < len(columns):
-        yield _together(beside)
-
-
-def _changed(rows: Sequence[Row]) -> list[Pair]:
-    """Return the columns of a table in which a number is another."""
-    numbers: dict[int, list[tuple[float, float]]] = {}
-    for row in rows:
-        for column, pair in row.items():
-            numbers.setdefault(column, []).append(pair)
-    columns = (np.array(pairs).T for pairs in numbers.values())
-    return [(new, old) for new, old in columns if not np.array_equal(new, old)]
-
-
-def _together(columns: Sequence[Pair]) -> Pair:
-    new, old = (np.concatenate(each) for each in zip(*columns, strict=True))
-    return new, old
-
-
-def _largest(pair: Pair) -> float:
-    return float(np.abs(pair[1]).max())
+    if len(alone) < len(found):
+        yield np.concatenate(found, axis=1)

@@ -184,33 +184,34 @@ def write_into(run: Run, trial: Trial, objective: Objective, given: Mapping[str,
     with _cleaned_up(), counter("patching the program") as count:
         document = into(run, trial, objective, settings, on_progress=lambda _: count())
     print_json(document) if json else print_patched(document)
-    if document["within"] is not True:
+    is_right = document["within"] is True and not document["slower"]
+    if not is_right:
         print_error(excess_text(document))
-    return 0 if document["within"] is True else 1
+    return 0 if is_right else 1
 
 
 def print_patched(document: Mapping[str, Any]) -> None:
     """Print the changes to a patched program and the comparison with the original."""
-    import numpy as np
-
     changed = [types for types in document["types"] if types["to"] != types["from"]]
-    blocks = {label: np.trim_zeros(block, "b") for label, block in document["blocks"].items()}
-    sides = {"time (s)": document["time_s"], "its own check": document["check"], "exit code": document["exit_codes"]}
-    sides |= {"prints": document["wrong"] or document["printed"], "on standard error": document["complaints"]}
+    sides = {
+        "time of its kernels (s)": document["kernels_s"],
+        "time of the whole program (s)": document["program_s"],
+        "its own check": document["check"],
+        "exit code": document["exit_codes"],
+        "prints": document["wrong"] or document["printed"],
+        "on standard error": document["complaints"],
+    }
     tables = (
         _table(changed, {"was": "from", "is": "to", "names in the program": "members"}),
-        Table.of(
-            [{"blocks of": n, "threads": " x ".join(str(t or "as it was") for t in b)} for n, b in blocks.items()]
-        ),
         Table.of([{"compiled with": name, "result": state} for name, state in document["compiled"].items()]),
         _table(
             [{"": what, **both} for what, both in sides.items() if both],
             {f"run{_arguments_text(document)}": "", "as it was": "original", "now": "patched"},
         ),
-        _table(document["written"], {"file it writes": "name", "compared": "how", "error": "error"}),
+        _table(document["written"], {"file or result of a loop": "name", "compared": "how", "error": "error"}),
     )
     limits = "".join(f"; {name} <= {limit:g}" for name, limit in document["threshold"].items())
-    remarks = [] if changed else ["no type has changed"]
+    remarks = [] if changed or not document["files"] else ["no type has changed"]
     if document["error"] is not None:
         remarks.append(f"error of its answer ({document['metric']}): {number(document['error'], 3)}{limits}")
     print_described(Description(tables=tables, remarks=tuple(remarks)))
@@ -228,7 +229,8 @@ def print_patched(document: Mapping[str, Any]) -> None:
         print_note(f"note: {note}")
     for warning in (text for text, is_so in warnings.items() if is_so):
         print_note(f"warning: {warning}")
-    echo("\n".join(document["files"]))
+    if document["files"]:
+        echo("\n".join(document["files"]))
 
 
 def excess_text(document: Mapping[str, Any]) -> str:
@@ -237,6 +239,8 @@ def excess_text(document: Mapping[str, Any]) -> str:
     different = {"wrong": "prints something else", "exit_codes": "ends with another exit code"}
     if ways := [text for key, text in different.items() if document[key]]:
         return f"{name} is written, but NOT right: it {' and '.join(ways)}"
+    if document["within"] and document["slower"]:
+        return f"{name} is written, but SLOWER: neither its kernels nor the whole program got faster"
     if document["not_judged"]:
         return f"{name}: its answer could not be compared with the original's: {document['not_judged']}"
     limits = ", ".join(f"{name} <= {limit:g}" for name, limit in document["threshold"].items()) or "a finite error"

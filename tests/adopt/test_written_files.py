@@ -157,9 +157,9 @@ def test_files_are_compared_where_a_program_is_patched(tmp_path: Path) -> None:
     assert document["within"] is True
     judged = {"not_judged": "", "within": True, "error": 0.0}
     wrong = (Compared("out", "3 lines instead of 4", None, False),)
-    assert module._with_files(judged, wrong, 1e-3)["within"] is False
-    assert module._with_files(judged, (Compared("out", "9 numbers", 0.5, True),), 1e-3)["within"] is False
-    alone = module._with_files(
+    assert module._with_others(judged, wrong, 1e-3)["within"] is False
+    assert module._with_others(judged, (Compared("out", "9 numbers", 0.5, True),), 1e-3)["within"] is False
+    alone = module._with_others(
         {"not_judged": "it copies nothing", "within": None}, (Compared("out", "9 numbers", 1e-4, True),), 1e-3
     )
     assert alone == {"not_judged": "", "within": True, "error": 1e-4}

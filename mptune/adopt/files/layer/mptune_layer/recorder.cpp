@@ -203,7 +203,7 @@ int write_spent(char* room, size_t size) {
     int length = snprintf(room, size, "[");
     for (unsigned i = 0; i < spent_count && length < static_cast<int>(size); ++i) {
         const spent& s = all_spent[i];
-        length += snprintf(room + length, size - length, "%s{\"kernel\": \"%s\", \"launches\": %llu, \"seconds\": %.3f}",
+        length += snprintf(room + length, size - length, "%s{\"kernel\": \"%s\", \"launches\": %llu, \"seconds\": %.6f}",
                            i > 0 ? ", " : "", s.kernel, s.launches, s.nanoseconds * 1e-9);
     }
     if (length < static_cast<int>(size)) length += snprintf(room + length, size - length, "]");
@@ -323,8 +323,10 @@ class recorder {
         if (FILE* const file = open_in_folder("ended.json")) {
             fprintf(file, "{\"ended\": %s, \"device\": %s, \"operations\": %llu, \"operations_left_out\": %llu, ", quoted(how).c_str(),
                     quoted(device.c_str()).c_str(), count, operations_left_out);
-            fprintf(file, "\"contents_left_out\": %llu, \"bytes_left_out\": %llu, \"files\": {", contents_left_out,
-                    bytes_left_out);
+            static char kernels[1 << 14];
+            write_spent(kernels, sizeof kernels);
+            fprintf(file, "\"contents_left_out\": %llu, \"bytes_left_out\": %llu, \"kernels\": %s, \"files\": {",
+                    contents_left_out, bytes_left_out, kernels);
             const char* comma = "";
             for (const auto& [asked, real] : files) {
                 fprintf(file, "%s%s: %s", comma, quoted(asked.c_str()).c_str(), quoted(real.c_str()).c_str());
