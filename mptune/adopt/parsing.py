@@ -1,8 +1,8 @@
 """Programs as libclang reads them, and changes of their text.
 
-CUDA and HIP are parsed as clang's own CUDA, for the host, with a header of ours (``files/reading.hpp``) in place of
-theirs. Every place in a source is an :class:`Extent`, in characters of the text as it stands in the file. A place in a
-macro's argument is where the argument is written.
+CUDA and HIP are parsed as clang's own CUDA, for the host. The headers with which programs run here (``files/layer``)
+stand in place of theirs. Every place in a source is an :class:`Extent`, in characters of the text as it stands in the
+file. A place in a macro's argument is where the argument is written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mptune.adopt.first_header import first_header
-from mptune.adopt.rewriting import without_definitions
+from mptune.adopt.rewriting import has_device_code, without_definitions
 from mptune.cpp.prelude import prelude_folder, shared_intrinsics
 from mptune.errors import MptuneError, did_you_mean
 
@@ -38,27 +38,12 @@ FUNCTIONS: Final = (
 )
 _REFERENCES: Final = ("DECL_REF_EXPR", "CALL_EXPR", "MEMBER_REF_EXPR")
 _BODIES: Final = ("COMPOUND_STMT", "CXX_TRY_STMT")
-#: Names of types that only these headers declare: a program without them may have a kernel, or a number, called half.
-_OF_HEADERS: Final = dict.fromkeys(
-    ("cuda_fp16.h", "cuda_bf16.h", "hip/hip_fp16.h", "hip/hip_bf16.h"),
-    "typedef __half half;\ntypedef __half2 half2;\n",
-)
-#: Headers of the layer that libclang reads as they are; ``reading.hpp`` stands for the others.
-_AS_THEY_ARE: Final = ("omp.h",)
 #: Compiler built-ins that zig's C++ library uses and libclang does not know.
 _LATER_BUILTINS: Final = (
     *("-D__builtin_clzg(x,...)=__builtin_clzll(x)", "-D__builtin_ctzg(x,...)=__builtin_ctzll(x)"),
     *("-D__builtin_popcountg(x)=__builtin_popcountll(x)", "-D__GCC_DESTRUCTIVE_SIZE=64"),
     "-D__GCC_CONSTRUCTIVE_SIZE=64",
 )
-#: The system's OpenMP header where it has one: zig has none.
-_OMP: Final = """#pragma GCC system_header
-#if __has_include_next(<omp.h>)
-#include_next <omp.h>
-#else
-#include "{}"
-#endif
-"""
 _LINE: Final = re.compile(r"#line (\d+)")
 
 
@@ -608,7 +593,7 @@ class TranslationUnit:
     def range(self, extent: Any) -> Extent | None:
         """Return where a range of clang's is; a place in the body of a macro is where the macro is used."""
         start, end = (self._located("clang_getSpellingLocation", each) for each in (extent.start, extent.end))
-        if start is None or end is None or start[0] != end[0] or end[1] < start[1]:
+        if start is None or end is None or start[0] != end[0] or end[1] < start[1] or self.source(start[0]) is None:
             return self._expanded(extent)
         return self._extent(start, end[1])
 
@@ -680,18 +665,15 @@ def parse(
         ProgramError: a file is missing, or libclang is.
     """
     cindex = _libclang()
-    stub, layer = _files() / "include", _files() / "layer"
     texts = texts or {}
-    headers = sorted(str(path.relative_to(layer)) for path in layer.rglob("*.h"))
-    unsaved: list[tuple[str, Any]] = [
-        (str(stub / name), _OF_HEADERS.get(name, "")) for name in headers if name not in _AS_THEY_ARE
-    ]
-    unsaved.append((str(stub / "omp.h"), _OMP.format(layer / "omp.h")))
-    unsaved += ((str(path), text.encode("utf-8", "surrogateescape")) for path, text in texts.items())
+    unsaved = [(str(path), text.encode("utf-8", "surrogateescape")) for path, text in texts.items()]
     arguments = [
         *("-x", "cuda", "-std=c++17", "-nocudainc", "-nocudalib", "--cuda-host-only", "-w", "-Wno-register"),
-        *("-D__NVCC__", "-ferror-limit=0", f"-I{stub}", *shared_intrinsics(), *_compiler_headers()),
+        *("-D__NVCC__", "-ferror-limit=0", f"-I{_files() / 'layer'}", *shared_intrinsics(), *_compiler_headers()),
     ]
+    own = [SourceFile.read(path.resolve()) for path in files]
+    if not any(file.path.suffix in (".cu", ".hip") or has_device_code(file.text) for file in own):
+        arguments.append("-DMPTUNE_PLAIN")  # it may have functions with the names of CUDA's
     options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | 0x200  # keep going after a missing header
     header = _files() / "reading.hpp"
     if defines or includes:  # they may change the header
@@ -701,8 +683,7 @@ def parse(
     else:
         arguments += first_header(cindex, header, tuple(arguments), options)
     units = []
-    for path in (file.resolve() for file in files):
-        SourceFile.read(path)
+    for path in (file.path for file in own):
         try:
             unit = cindex.Index.create().parse(str(path), arguments, unsaved, options)
         except cindex.TranslationUnitLoadError:

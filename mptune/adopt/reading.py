@@ -637,7 +637,7 @@ class _Reader:
             if function is not None and error.extent is not None:
                 remedy = "if nvcc or hipcc takes it, write it in plainer C++"
                 if _NO_OPERATOR.search(error.message) and _PAIR.search(self._text(function.extent)):
-                    remedy = "pairs of numbers of 16 bits have no operators here: write __hadd2, __hmul2, __hfma2"
+                    remedy = "pairs of numbers of 16 bits have no operators here: write __hadd2, __hmul2, __hfma2 or their like"
                 yield Refusal(error.extent, f"does not compile ({error.message})", remedy, kernel.label)
                 return
 

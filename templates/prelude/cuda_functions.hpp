@@ -77,6 +77,72 @@ MPTUNE_INLINE T __ldcs(const T* p) {
     return *p;
 }
 
+
+// Rarer functions, as the C library computes them. In a namespace, since programs have things of these names.
+namespace mptune_c {
+template <class T>
+MPTUNE_INLINE T __ldlu(const T* p) {
+    return *p;
+}
+template <class T>
+MPTUNE_INLINE T __ldcv(const T* p) {
+    return *p;
+}
+template <class T, class V>
+MPTUNE_INLINE void __stwb(T* p, V value) {
+    *p = value;
+}
+template <class T, class V>
+MPTUNE_INLINE void __stwt(T* p, V value) {
+    *p = value;
+}
+MPTUNE_INLINE void __brkpt() {}
+MPTUNE_INLINE void __prof_trigger(int) {}
+MPTUNE_INLINE unsigned umin(unsigned a, unsigned b) { return a < b ? a : b; }
+MPTUNE_INLINE unsigned umax(unsigned a, unsigned b) { return a > b ? a : b; }
+MPTUNE_INLINE long long llmin(long long a, long long b) { return a < b ? a : b; }
+MPTUNE_INLINE long long llmax(long long a, long long b) { return a > b ? a : b; }
+MPTUNE_INLINE long labs(long x) { return x < 0 ? -x : x; }
+MPTUNE_INLINE long long llabs(long long x) { return x < 0 ? -x : x; }
+MPTUNE_INLINE double nan(const char*) { return __builtin_nan(""); }
+MPTUNE_INLINE float nanf(const char*) { return __builtin_nanf(""); }
+#define MPTUNE_C_FUNCTION(R, S, name, parameters, f_parameters, arguments)                 \
+    MPTUNE_INLINE R name parameters { return __builtin_##name arguments; }                 \
+    MPTUNE_INLINE S name##f f_parameters { return __builtin_##name##f arguments; }
+MPTUNE_C_FUNCTION(double, float, j0, (double x), (float x), (x))
+MPTUNE_C_FUNCTION(double, float, j1, (double x), (float x), (x))
+MPTUNE_C_FUNCTION(double, float, jn, (int n, double x), (int n, float x), (n, x))
+MPTUNE_C_FUNCTION(double, float, y0, (double x), (float x), (x))
+MPTUNE_C_FUNCTION(double, float, y1, (double x), (float x), (x))
+MPTUNE_C_FUNCTION(double, float, yn, (int n, double x), (int n, float x), (n, x))
+MPTUNE_C_FUNCTION(double, float, logb, (double x), (float x), (x))
+MPTUNE_C_FUNCTION(int, int, ilogb, (double x), (float x), (x))
+MPTUNE_C_FUNCTION(double, float, nextafter, (double x, double y), (float x, float y), (x, y))
+#undef MPTUNE_C_FUNCTION
+// The neighbour of a number of fp32 is one of fp32.
+MPTUNE_INLINE float nextafter(float x, float y) { return nextafterf(x, y); }
+MPTUNE_INLINE double nextafter(float x, double y) { return nextafter(static_cast<double>(x), y); }
+MPTUNE_INLINE double nextafter(double x, float y) { return nextafter(x, static_cast<double>(y)); }
+MPTUNE_INLINE float logb(float x) { return logbf(x); }
+MPTUNE_INLINE int ilogb(float x) { return ilogbf(x); }
+template <class T>
+MPTUNE_INLINE T norm(int n, const T* p) {
+    double sum = 0;
+    for (int i = 0; i < n; ++i) sum += static_cast<double>(p[i]) * static_cast<double>(p[i]);
+    return static_cast<T>(__builtin_sqrt(sum));
+}
+MPTUNE_INLINE float normf(int n, const float* p) { return norm(n, p); }
+MPTUNE_INLINE double norm4d(double x, double y, double z, double w) {
+    return __builtin_sqrt(x * x + y * y + z * z + w * w);
+}
+MPTUNE_INLINE double rnorm3d(double x, double y, double z) { return 1.0 / norm4d(x, y, z, 0.0); }
+MPTUNE_INLINE double rnorm4d(double x, double y, double z, double w) { return 1.0 / norm4d(x, y, z, w); }
+MPTUNE_INLINE float norm4df(float x, float y, float z, float w) { return static_cast<float>(norm4d(x, y, z, w)); }
+MPTUNE_INLINE float rnorm3df(float x, float y, float z) { return static_cast<float>(rnorm3d(x, y, z)); }
+MPTUNE_INLINE float rnorm4df(float x, float y, float z, float w) { return static_cast<float>(rnorm4d(x, y, z, w)); }
+}  // namespace mptune_c
+using namespace mptune_c;
+
 #endif  // MPTUNE_HOST
 
 #if !defined(MPTUNE_CUDA)
