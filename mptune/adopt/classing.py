@@ -511,7 +511,7 @@ class _Finder:
         elif _is_limit(node):
             self._literal(node, above)
         elif (math := math_function(name)) is not None:
-            if any(scalar_of(argument.canonical) for argument in arguments):
+            if any(scalar_of(argument.canonical) for argument in arguments) and not _rounds(node):
                 self._math(node, math, above)
         elif _BITS.fullmatch(name) or name in ("printf", "atomicCAS"):
             for argument in arguments:
@@ -892,6 +892,13 @@ def _is_other_memory(node: Node) -> bool:
     named = (inner.referenced for inner in node.walk() if inner.kind == "DECL_REF_EXPR" and is_pointer(inner.canonical))
     declared = (child.kind.name for cursor in named if cursor is not None for child in cursor.get_children())
     return "CUDASHARED_ATTR" not in declared
+
+
+def _rounds(call: Node) -> bool:
+    """Whether a function of fp32 is given a wider number, which it rounds first: ``sqrtf(x)`` of a double."""
+    given = [bare(argument) for argument in call.arguments]
+    is_wider = (scalar_of(each.canonical) == ("double", 1) and each.kind != "FLOATING_LITERAL" for each in given)
+    return scalar_of(call.canonical) == ("float", 1) and any(is_wider)
 
 
 def _is_limit(node: Node) -> bool:

@@ -519,6 +519,9 @@ _FORBIDDEN: Final = (
      "arithmetic that rounds to a side", "round to the nearest: the same with _rn"),
     (re.compile(r"(?:erfcx|erfinv|erfcinv|normcdfinv)f?"),
      "a function that the C library of processors has not", "compute it on the host, or write an approximation out"),
+    (re.compile(r"__syncthreads_(?:or|and|count)"), "votes of a block",
+     "count in shared memory between __syncthreads()"),
+    (re.compile(r"__v[a-z]+[24]"), "instructions on the bytes of a word", "compute each byte for itself"),
     (re.compile(r"__trap|__nanosleep|clock64|wall_clock64"),
      "what only a GPU has (__trap, clocks)", "leave it out: mptune measures times itself"),
 )  # fmt: skip
@@ -574,7 +577,7 @@ class _Reader:
             macros = {node.spelling: node for node in unit.top if node.kind == "MACRO_DEFINITION"}
             uses = [node for node in unit.top if node.kind == "MACRO_INSTANTIATION" and node.spelling in macros]
             self._macros[unit.path] = macros, sorted((n.extent, n.spelling) for n in uses if n.extent is not None)
-        self._missing_headers()
+        self._not_there()
         for function in (function for unit in units for function in unit.functions):
             if function.is_kernel:
                 self._kernel(function)
@@ -583,12 +586,18 @@ class _Reader:
                     self.entry = self.entry or function.extent
                 self._host(function)
 
-    def _missing_headers(self) -> None:
+    def _not_there(self) -> None:
+        """Refuse headers and functions of CUDA that mptune does not have."""
         for error in self.errors:
-            missing = re.fullmatch(r"'(.+)' file not found", error.message)
-            if missing is not None and error.extent is not None:
+            if error.extent is None:
+                continue
+            if missing := re.fullmatch(r"'(.+)' file not found", error.message):
                 remedy = next(text for start, text in _LIBRARIES.items() if missing[1].startswith(start))
                 self.refusals.append(Refusal(error.extent, f"includes {missing[1]}, which is not there", remedy, ""))
+            if missing := re.fullmatch(r"use of undeclared identifier '((?:cuda|hip)[A-Z]\w*)'", error.message):
+                launches = "Launch" in missing[1] and "Kernel" in missing[1]
+                remedy = "launch kernels as k<<<blocks, threads>>>(arguments)" if launches else "do without it"
+                self.refusals.append(Refusal(error.extent, f"calls {missing[1]}, which is not there", remedy, ""))
 
     def _kernel(self, function: Function) -> None:
         used = self._used_functions(function)
@@ -637,7 +646,8 @@ class _Reader:
             if function is not None and error.extent is not None:
                 remedy = "if nvcc or hipcc takes it, write it in plainer C++"
                 if _NO_OPERATOR.search(error.message) and _PAIR.search(self._text(function.extent)):
-                    remedy = "pairs of numbers of 16 bits have no operators here: write __hadd2, __hmul2, __hfma2 or their like"
+                    remedy = "pairs of numbers of 16 bits have no operators here: "
+                    remedy += "write __hadd2, __hmul2, __hfma2 or their like"
                 yield Refusal(error.extent, f"does not compile ({error.message})", remedy, kernel.label)
                 return
 

@@ -17,6 +17,15 @@ from mptune.cpp.tokens import Token, tokens
 _LIMITS: Final = frozenset(("std", "numeric_limits", "max", "min", "lowest", "epsilon", "infinity", "quiet_NaN"))
 _FLOATING: Final = re.compile(r"(?!0[xX])(\d*\.\d*|\d+(?=[eE]))([eE][+-]?\d+)?[fFlL]?|0[xX].*[pP].*|\d+[fF]")
 
+#: Names of CUDA's headers for floating-point types.
+_OF_HEADERS: Final = {
+    "half": ("__half", 1),
+    "nv_bfloat16": ("__nv_bfloat16", 1),
+    "cuComplex": ("float", 2),
+    "cuFloatComplex": ("float", 2),
+    "cuDoubleComplex": ("double", 2),
+}
+
 
 class SourceText:
     """Text of the files of a program, which are read one after another.
@@ -29,7 +38,7 @@ class SourceText:
 
     def __init__(self, files: Iterable[SourceFile]) -> None:
         self.sources = {file.path: file for file in files}
-        self.types: dict[str, tuple[str, int]] = {"half": ("__half", 1), "nv_bfloat16": ("__nv_bfloat16", 1)}
+        self.types = dict(_OF_HEADERS)
         self._tokens: dict[Path, tuple[list[Token], list[int]]] = {}
 
     def read(self, unit: TranslationUnit) -> None:
