@@ -526,6 +526,7 @@ _FORBIDDEN: Final = (
      "what only a GPU has (__trap, clocks)", "leave it out: mptune measures times itself"),
 )  # fmt: skip
 _REFERENCES: Final = ("DECL_REF_EXPR", "CALL_EXPR", "MEMBER_REF_EXPR")
+_NAMED: Final = ("VAR_DECL", "PARM_DECL", "FIELD_DECL", "FUNCTION_DECL")
 #: Kinds that may name a declaration, by themselves or by their type.
 _NAMING: Final = (
     *("DECL_REF_EXPR", "MEMBER_REF_EXPR", "TYPE_REF", "TEMPLATE_REF", "OVERLOADED_DECL_REF", "NAMESPACE_REF"),
@@ -570,6 +571,10 @@ class _Reader:
         for function in (function for unit in units for function in unit.functions):
             self._functions.setdefault(function.usr, function)
         self._accesses = Accesses(self._functions)
+        declared = [node for unit in units for node in unit.top if node.kind in (*_NAMED, *_KINDS)]
+        #: Names that the program declares itself: no construct of CUDA is meant by them.
+        self._own = {node.spelling for each in declared for node in (each, *each.children) if node.kind in _NAMED}
+        self._own |= {function.name for function in self._functions.values()}
         self._known: dict[str, _Facts] = {}
         #: Of each file that a compiler is given: macros by name, and their uses in order.
         self._macros: dict[Path, tuple[dict[str, Node], list[tuple[Extent, str]]]] = {}
@@ -665,11 +670,14 @@ class _Reader:
         if function.usr in self._known:
             return self._known[function.usr]
         facts = self._known[function.usr] = _Facts()
+        text = self._text(function.extent)
+        own = self._own | {node.spelling for node in function.node.walk() if node.kind in _NAMED}
+        words = [token for token in tokens(text) if token.kind == "name" and token.text not in own]
         for pattern, what, remedy in _FORBIDDEN:
-            word = next((t for t in tokens(self._text(function.extent)) if pattern.fullmatch(t.text)), None)
-            if word is not None and word.kind == "name":
+            word = next((word for word in words if pattern.fullmatch(word.text)), None)
+            if word is not None:
                 start = function.extent.start + word.start
-                line = function.extent.line + self._text(function.extent).count("\n", 0, word.start)
+                line = function.extent.line + text.count("\n", 0, word.start)
                 place = Extent(function.extent.file, start, start + len(word.text), line)
                 facts.forbidden.append((place, f"uses {what}", remedy))
         for node in function.node.walk():

@@ -466,3 +466,16 @@ int main() { void* given[1]; cudaLaunchKernel((void*)k, 1, 1, given, 0, 0); }
     assert str(refusal).endswith(
         "calls cudaLaunchKernel, which is not there; launch kernels as k<<<blocks, threads>>>(arguments)"
     )
+
+
+def test_names_that_the_program_declares_are_no_constructs_of_cuda(tmp_path: Path) -> None:
+    text = """struct Body { double surface; };
+__device__ double erfcx(double x) { return exp(x * x) * erfc(x); }
+__global__ void k(double* cg, Body body) { double cub = cg[0]; cg[0] = erfcx(cub) * body.surface; }
+__global__ void w(double* x) { double cg = x[0]; x[0] = __shfl_down_sync(~0u, cg, 1); }
+int main() { k<<<1, 1>>>(nullptr, Body{}); w<<<1, 1>>>(nullptr); }
+"""
+    program = read_texts(tmp_path, {"names.cu": text})
+    assert [kernel.label for kernel in program.kernels] == ["k"]
+    (refusal,) = program.refusals
+    assert "it uses warp intrinsics" in str(refusal)
