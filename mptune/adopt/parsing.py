@@ -22,7 +22,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from mptune.adopt.first_header import first_header
 from mptune.adopt.rewriting import has_device_code, without_definitions
 from mptune.cpp.prelude import prelude_folder, shared_intrinsics
 from mptune.errors import MptuneError, did_you_mean
@@ -674,14 +673,10 @@ def parse(
     own = [SourceFile.read(path.resolve()) for path in files]
     if not any(file.path.suffix in (".cu", ".hip") or has_device_code(file.text) for file in own):
         arguments.append("-DMPTUNE_PLAIN")  # it may have functions with the names of CUDA's
+    arguments += ["-include", str(_files() / "reading.hpp")]
+    arguments += [f"-D{name}={value}" if value else f"-D{name}" for name, value in (defines or {}).items()]
+    arguments += [f"-I{folder}" for folder in includes]
     options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | 0x200  # keep going after a missing header
-    header = _files() / "reading.hpp"
-    if defines or includes:  # they may change the header
-        arguments += ["-include", str(header)]
-        arguments += [f"-D{name}={value}" if value else f"-D{name}" for name, value in (defines or {}).items()]
-        arguments += [f"-I{folder}" for folder in includes]
-    else:
-        arguments += first_header(cindex, header, tuple(arguments), options)
     units = []
     for path in (file.path for file in own):
         try:
