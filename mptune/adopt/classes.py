@@ -1,17 +1,34 @@
-"""The type classes of a program: which of its floating-point types must change together.
+"""The type classes of a program: floating-point types that must change together.
 
 A place in the text where a floating-point type is written is a type slot; slots that must have one type are one class.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from mptune.adopt.parsing import Extent
+
+
+class Union:
+    """Disjoint sets of nodes, joined step by step."""
+
+    def __init__(self) -> None:
+        self._parent: dict[Hashable, Hashable] = {}
+
+    def root(self, node: Hashable) -> Hashable:
+        """Return the node that stands for all nodes joined with one."""
+        while node in self._parent:
+            node = self._parent[node]
+        return node
+
+    def join(self, *nodes: Hashable) -> None:
+        """Join nodes, with the root of the first as the root of all; None is no node."""
+        first, *others = [self.root(node) for node in nodes if node is not None] or [None]
+        self._parent.update((other, first) for other in others if other != first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +36,16 @@ class TypeSlot:
     """A place in the text where a floating-point type is written.
 
     All declarators after it share it in code of the device. In host code each has a slot of its own at the same place,
-    so that ``double *a, *b;`` ties nothing together: where their classes get different types, it must be split.
+    so that ``double *a, *b;`` ties nothing together: if their classes get different types, it must be split.
 
     Attributes:
         extent: the tokens of the type alone (``double``, ``Real``, ``double3``), without ``const``, ``*`` and ``&``.
-        spelled: how it is written.
+        spelled: the text there.
         scalar: the type of its numbers: "double", "float", "long double", "__half" or "__nv_bfloat16".
         components: how many numbers: 1, or 2 to 4 for ``double2`` to ``double4``.
-        declarator: which one it is of, where there are several in host code; "" otherwise.
+        declarator: the variable, if there are several in host code; "" otherwise.
         function: the kernel (its label), device or host function it is in; "" outside functions.
-        is_device: whether it is in code of the device: a kernel, a device function, or what these use.
+        is_device: whether it is in code of the device: a kernel, a device function, or a declaration that these use.
     """
 
     extent: Extent
@@ -42,10 +59,10 @@ class TypeSlot:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Something a type class is the type of.
+    """A variable, field, result or cast with the type of a class.
 
     Attributes:
-        name: of the variable, parameter, field or function; for a cast the type it casts to.
+        name: of the variable, parameter, field or function; of a cast the type it casts to.
         function: the kernel (its label) or function it belongs to; the struct of a field; "" outside.
         kind: "parameter" (of a kernel or device function), "local", "shared", "field", "constant" (``__constant__`` and
             ``const`` outside functions), "device" (a ``__device__`` variable), "result" (of a function), "cast", "size"
@@ -68,13 +85,12 @@ class TypeClass:
     """Type slots that must have the same type.
 
     Attributes:
-        name: of its own in the program, and a valid name of C++ and Python (``u``; ``solve_r``, where ``r`` alone would
-            not be the only one).
+        name: unique in the program, and valid in C++ and Python (``u``; ``solve_r`` where there are several ``r``).
         scalar: the type of its numbers in the program.
         slots: in the order of the source.
-        members: what has the type, in the order of the source.
+        members: in the order of the source.
         role: "buffer" (device memory), "shared", "constant", "accumulator" (a local that a loop updates), "local",
-            "argument" (a number a kernel or function is given by value), "result" (of a device function).
+            "argument" (a number that a kernel or function is given by value), "result" (of a device function).
         kernels: the labels of the kernels whose code has a slot of it.
         kept: why it must keep its type; "" if it may change.
     """
@@ -93,13 +109,13 @@ class Literal:
     """A floating-point literal in code of the device.
 
     Attributes:
-        extent: the literal, also in the body of a macro that computes with its arguments; a macro that stands for a
-            number (``M_PI``, ``#define HALF (1.0 / 2)``) is one literal where it is used, as is a limit of a type
+        extent: the literal, also in the body of a macro that computes with its arguments. A macro that is a number
+            (``M_PI``, ``#define HALF (1.0 / 2)``) is one literal where it is used, as is a limit of a type
             (``std::numeric_limits<double>::max()``).
-        text: how it is written (``0.5f``), or the macro's name.
+        text: as written (``0.5f``), or the macro's name.
         scalar: its type in the program.
         function: the kernel (its label) or device function it is in.
-        meets: names of the classes it meets in its arithmetic; of the class it is assigned to, if it meets none.
+        meets: names of the classes in its arithmetic; if there are none, of the class it is assigned to.
     """
 
     extent: Extent
@@ -116,11 +132,10 @@ class MathCall:
     Attributes:
         extent: the function's name in the call (with ``std::``).
         name: the function, without ``f``, ``__`` or ``std::`` (``exp`` for ``expf``, ``__expf`` and ``std::exp``);
-            CUDA's ``min`` of floating-point numbers, which is not that of C++, is ``fmin``.
-        text: how it is written.
+            CUDA's ``min`` of floating-point numbers, which differs from that of C++, is ``fmin``.
+        text: as written.
         function: the kernel (its label) or device function it is in.
-        meets: names of the classes of its arguments' arithmetic; of the class its result is assigned to, if these have
-            none.
+        meets: names of the classes of its arguments; if there are none, of the class its result is assigned to.
     """
 
     extent: Extent
@@ -151,14 +166,14 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A place where the value of something that has a class is used.
+    """A place where a number with a class is read.
 
     Attributes:
         extent: the variable, element or field (``u[i + 1]``).
         type_class: the name of its class.
         function: the kernel (its label), device or host function it is in.
         is_device: whether that is code of the device.
-        is_stored: whether it is assigned, initialises a variable, is returned or is cast as it is, which converts it.
+        is_stored: whether it is assigned, returned, cast or initialises a variable as it is, which converts it.
     """
 
     extent: Extent
@@ -170,26 +185,20 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class RawUse:
-    """A place where the host uses more of memory than its numbers: bytes, another type's address, the digits of a sum.
-
-    Attributes:
-        extent: what does so.
-        type_class: the name of the class of the memory.
-        why: what is used, in words.
-    """
+    """A place where the host uses more of a class's memory than its numbers, and what it uses, in words."""
 
     extent: Extent
     type_class: str
-    why: str = "more than its numbers are used"
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Braced:
-    """A number, no literal, that initialises something in braces: where its type is wider, that needs a cast.
+    """A number, no literal, that initialises something in braces: a wider type of it needs a cast.
 
     Attributes:
         extent: the expression.
-        type_class: the name of the class of what is initialised.
+        type_class: the name of the class of the initialised variable.
         meets: names of the classes of its arithmetic.
         is_device: whether it is in code of the device.
     """
@@ -226,14 +235,14 @@ class TypeClasses:
     """The type classes of a program, with the literals and mathematical functions that take their types.
 
     Attributes:
-        classes: in the order in which the source first names them.
+        classes: in the order of the source.
         literals: in code of the device.
         calls: of mathematical functions, in code of the device.
         choices: whose sides may get different types, in code of the device.
         copies: calls of the runtime that are given pointers to the device.
         reads: of single numbers that have a class, in all code.
-        braced: numbers in braces that initialise what has a class, in all code.
-        raw: where the host uses bytes or addresses of what has a class.
+        braced: numbers in braces that initialise something with a class, in all code.
+        raw: where the host uses bytes or addresses of memory with a class.
         keeps_unsigned: whether unsigned indices stay in 32 bits, since some are meant to wrap.
     """
 
@@ -253,71 +262,14 @@ class TypeClasses:
                 return found
         raise KeyError(name)
 
-    def joined(self, groups: Iterable[Iterable[str]]) -> TypeClasses:
-        """Return them with those in memory together that a run has shown to share it, by name."""
-        order = {each.name: number for number, each in enumerate(self.classes)}
-        leader = {name: name for name in order}
 
-        def first_of(name: str) -> str:
-            while leader[name] != name:
-                name = leader[name]
-            return name
-
-        for group in groups:
-            first, *others = sorted(dict.fromkeys(map(first_of, group)), key=order.__getitem__)
-            leader.update(dict.fromkeys(others, first))
-        members: dict[str, list[TypeClass]] = {}
-        for each in self.classes:
-            members.setdefault(first_of(each.name), []).append(each)
-        joined = {name: _union(each) for name, each in members.items() if len(each) > 1}
-        # What had the name of its function before it, since others have it too, may be alone with it now.
-        plain = [_plain_name(each.members) for each in joined.values()]
-        taken = {name for name in members if name not in joined}
-        called = {
-            name: own if plain.count(own) == 1 and own not in taken else name
-            for name, own in zip(joined, plain, strict=True)
-        }
-
-        def met(names: Iterable[str]) -> tuple[str, ...]:
-            return tuple(dict.fromkeys(called.get(first_of(name), first_of(name)) for name in names))
-
-        return dataclasses.replace(
-            self,
-            classes=tuple(
-                dataclasses.replace(joined[name], name=called[name]) if name in joined else each[0]
-                for name, each in members.items()
-            ),
-            literals=tuple(dataclasses.replace(each, meets=met(each.meets)) for each in self.literals),
-            calls=tuple(dataclasses.replace(each, meets=met(each.meets)) for each in self.calls),
-            choices=tuple(dataclasses.replace(each, meets=met(each.meets)) for each in self.choices),
-            copies=tuple(
-                dataclasses.replace(
-                    each,
-                    classes=tuple("".join(met([name])) if name else "" for name in each.classes),
-                    sizes=tuple("".join(met([name])) if name else "" for name in each.sizes),
-                )
-                for each in self.copies
-            ),
-            reads=tuple(dataclasses.replace(each, type_class=met([each.type_class])[0]) for each in self.reads),
-            braced=tuple(
-                dataclasses.replace(each, type_class=met([each.type_class])[0], meets=met(each.meets))
-                for each in self.braced
-            ),
-            raw=tuple(dataclasses.replace(each, type_class=met([each.type_class])[0]) for each in self.raw),
-        )
-
-    def at(self, extent: Extent) -> TypeClass | None:
-        """Return the class of the slot at a place; None if there is none."""
-        return next((found for found in self.classes for slot in found.slots if slot.extent == extent), None)
-
-
-#: What clang calls a struct without a name.
+#: clang's name of a struct without a name.
 _NAMELESS: Final = re.compile(r" at [^()]*?([^/()]+:\d+):\d+\)")
 _TELLING: Final = ("device", "constant", "parameter", "shared", "field", "local", "result", "host", "cast", "size")
 
 
 def told(members: Iterable[Member]) -> list[str]:
-    """Return what has a type, each once, as the program calls it; what has no name by its place."""
+    """Return the members of a class, each once, as the program calls them; nameless ones by their place."""
     named: dict[str, None] = {}
     nameless: dict[str, None] = {}
     for each in members:
@@ -330,21 +282,8 @@ def told(members: Iterable[Member]) -> list[str]:
     return list(named or nameless)
 
 
-def _union(classes: Sequence[TypeClass]) -> TypeClass:
-    """Return the class of memory that these share."""
-    members = sorted({member for each in classes for member in each.members}, key=lambda member: member.extent)
-    return dataclasses.replace(
-        classes[0],
-        slots=tuple(sorted({slot for each in classes for slot in each.slots}, key=lambda slot: slot.extent)),
-        members=tuple(members),
-        role="buffer",
-        kernels=tuple(dict.fromkeys(label for each in classes for label in each.kernels)),
-        kept=next((each.kept for each in classes if each.kept), mixed(members)),
-    )
-
-
 def mixed(members: Sequence[Member]) -> str:
-    """Say why a class cannot change whose members have different types already; "" for any other."""
+    """Return why a class cannot change whose members have different types already; "" for any other."""
     scalars = sorted({member.slot.scalar for member in members})
     return f"the same memory is {' and '.join(scalars)}" if len(scalars) > 1 else ""
 
@@ -355,40 +294,27 @@ def role_of(members: Sequence[Member], is_updated: bool) -> str:
     if "shared" in kinds:
         return "shared"
     if any(m.is_pointer and m.kind in ("parameter", "device", "field") for m in members):
-        return "buffer" if any(m.kind in ("device", "field", "host") for m in members) else "local"
-    for kind, role in (
-        ("constant", "constant"),
-        ("device", "constant"),
-        ("parameter", "argument"),
-        ("result", "result"),
-    ):
-        if kind in kinds:
-            return role
-    return "accumulator" if is_updated else "local"
+        return "local" if kinds.isdisjoint(("device", "field", "host")) else "buffer"
+    roles = {"constant": "constant", "device": "constant", "parameter": "argument", "result": "result"}
+    return next((role for kind, role in roles.items() if kind in kinds), "accumulator" if is_updated else "local")
 
 
-def _best(members: Sequence[Member]) -> Member:
-    """Return the member of a class whose name tells most."""
-    return min(members, key=lambda member: (_TELLING.index(member.kind), member.extent))
-
-
-def _plain_name(members: Sequence[Member]) -> str:
-    best = _best(members)
-    name = re.sub(r"\W+", "", best.name)  # operator()
-    return "cast" if best.kind == "cast" else best.name if name == best.name else f"{name}_result"
-
-
-def names_of(groups: list[list[Member]]) -> list[str]:
-    """Give each class a name: of the member that tells most, with its function where another class has it too."""
-    best = [_best(members) for members in groups]
-    plain = [_plain_name(members) for members in groups]
-    names: list[str] = []
+def names_of(groups: Sequence[Sequence[Member]]) -> Iterator[str]:
+    """Yield a name for each class: of its most telling member, with its function where another class has it too."""
+    best = [min(members, key=lambda member: (_TELLING.index(member.kind), member.extent)) for members in groups]
+    plain = [_plain_name(member) for member in best]
+    taken: set[str] = set()
     for member, name in zip(best, plain, strict=True):
         is_alone = plain.count(name) == 1 and member.kind != "cast" and name
         function = re.sub(r"\W+", "_", member.function).strip("_")
-        candidate = name if is_alone else f"{function}_{name or 'unnamed'}".strip("_")
-        unique, number = candidate, 2
-        while unique in names:
+        candidate = unique = name if is_alone else f"{function}_{name or 'unnamed'}".strip("_")
+        number = 2
+        while unique in taken:
             unique, number = f"{candidate}_{number}", number + 1
-        names.append(unique)
-    return names
+        taken.add(unique)
+        yield unique
+
+
+def _plain_name(member: Member) -> str:
+    name = re.sub(r"\W+", "", member.name)  # operator()
+    return "cast" if member.kind == "cast" else name if name == member.name else f"{name}_result"

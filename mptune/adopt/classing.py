@@ -1,8 +1,8 @@
 """Finds the type classes of a program: the floating-point types in its text, and what merges them.
 
-Slots belong to one class if what they declare shares memory: through pointers, references, arrays, swaps, struct
-fields, copies on the device. Values convert by themselves, so arithmetic never puts two slots into one class; and a
-host array that is only copied to or from the device stays out, since a copy can convert.
+Slots belong to one class if their declarations share memory: through pointers, references, arrays, swaps, struct
+fields, copies on the device. Values convert by themselves, so arithmetic never puts two slots into one class. A host
+array that is only copied to or from the device stays out, since a copy can convert.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mptune.adopt.classes import (
     Braced,
@@ -26,90 +26,108 @@ from mptune.adopt.classes import (
     TypeClass,
     TypeClasses,
     TypeSlot,
+    Union,
     mixed,
     names_of,
     role_of,
 )
 from mptune.adopt.host_uses import LITERAL, RUNTIME, HostUses
-from mptune.adopt.number_types import QUALIFIERS, SCALARS, is_pointer, math_function, pointee, scalar_of
+from mptune.adopt.number_types import (
+    bare_name,
+    is_pointer,
+    math_function,
+    pointee,
+    scalar_named,
+    scalar_of,
+)
 from mptune.adopt.parsing import ANY_CAST, TRANSPARENT, Extent, Function, Node, TranslationUnit, bare, specialisation_of
-from mptune.adopt.reading import VECTOR, Memory, Parameter, Program
+from mptune.adopt.reading import Memory, Parameter, Program
 from mptune.adopt.source_text import SourceText
 from mptune.cpp.tokens import Token
 
 _VARIABLES: Final = ("DECL_REF_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR")
+_STRUCTS: Final = ("STRUCT_DECL", "CLASS_DECL", "UNION_DECL")
 _LOOPS: Final = ("FOR_STMT", "WHILE_STMT", "DO_STMT")
 _ASSIGNS: Final = ("=", "+=", "-=", "*=", "/=")
 _NUMBER: Final = re.compile(r"\.?\d.*")
-#: Functions that take a number for its bits.
+#: Functions that read the bits of a number.
 _BITS: Final = re.compile(r"__(double|float)(_as_|2hiint|2loint)\w*")
+_Noted = TypeVar("_Noted", Literal, MathCall, Choice)
 
 
-def type_classes(program: Program) -> TypeClasses:
-    """Find the type classes of a program."""
+def type_classes(
+    program: Program, sharing: Callable[[TypeClasses], Iterable[Iterable[str]]] | None = None
+) -> TypeClasses:
+    """Find the type classes of a program.
+
+    Args:
+        program: the program.
+        sharing: gives the names of the classes that a run has in the same memory, for each memory: they become one.
+    """
     finder = _Finder(program)
     for unit in program.units:
         finder.read(unit)
+    found = finder.result()
+    groups = [list(group) for group in sharing(found)] if sharing is not None else []
+    if not any(len(group) > 1 for group in groups):
+        return found
+    for group in groups:
+        finder.share(found[name].slots[0] for name in group)
     return finder.result()
 
 
 class _Finder:
     """Gathers slots and what merges them, over the files of a program.
 
-    A node stands for something that has a type: a slot, a declaration (by clang's name for it), a parameter of a
-    function by its position, or a function's result. Nodes that must have the same type have the same root.
+    A node stands for something with a type: a slot, a declaration (by clang's name for it), a parameter of a function
+    by its position, or a function's result. Nodes that must have the same type are joined.
     """
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self._text = SourceText(program.files)
         self._host_uses = HostUses(program, self._text, self._place)
-        self._starts: dict[int, int] = {}
-        self._parent: dict[object, object] = {}
+        self._union = Union()
         self._members: dict[tuple[object, ...], Member] = {}
         self._slots: dict[tuple[Extent, str, str, str], TypeSlot] = {}
-        self._kept: list[tuple[object, str]] = []
-        self._updated: set[object] = set()
-        self._literals: dict[tuple[Extent, str], Literal] = {}
-        self._calls: dict[tuple[Extent, str], MathCall] = {}
-        self._choices: dict[tuple[Extent, str], Choice] = {}
-        self._met: dict[object, list[object]] = {}
-        self._copies: dict[Extent, tuple[str, list[object], Sequence[Node]]] = {}
-        self._reads: dict[tuple[Extent, str], tuple[object, bool, bool]] = {}
-        self._braced: dict[Extent, tuple[object, list[object], bool]] = {}
-        self._follows: dict[object, list[object]] = {}
+        self._kept: list[tuple[Hashable, str]] = []
+        #: Numbers that a loop changes again and again, and fields of structs that are in arrays.
+        self._updated: list[Hashable] = []
+        self._in_memory: list[Hashable] = []
+        #: Literals, functions and choices, with the nodes that each meets.
+        self._noted: dict[tuple[type, Extent, str], tuple[Literal | MathCall | Choice, list[Hashable]]] = {}
+        self._copies: dict[Extent, tuple[str, list[Hashable], Sequence[Node]]] = {}
+        self._reads: dict[tuple[Extent, str], tuple[Hashable, bool, bool]] = {}
+        self._braced: dict[Extent, tuple[Hashable, list[Hashable], bool]] = {}
+        #: The values that variables declared ``auto`` follow; the slots of typedefs of pointers and arrays.
+        self._follows: dict[Hashable, list[Hashable]] = {}
         self._memory_types: dict[str, TypeSlot] = {}
         self._seen: set[str] = set()
-        self._places: list[tuple[Extent, str, str]] | None = None
         self._function: Function | None = None
-        #: Fields of structs that are in arrays.
-        self._in_memory: list[object] = []
+        self._owners_at = [
+            (place, kernel.label, owner)
+            for kernel in program.kernels
+            for place, owner in (
+                (kernel.extent, kernel.label),
+                *((need.extent, need.label if need.kind == "function" else "") for need in kernel.needs),
+            )
+        ]
         self._structs_in_memory()
 
-    # -- what belongs together -----------------------------------------------------------------------------------------
-
-    def _root(self, node: object) -> object:
-        while node in self._parent:
-            node = self._parent[node]
-        return node
-
-    def _merge(self, one: object, other: object) -> None:
-        if one is None or other is None:
-            return
-        one, other = self._root(one), self._root(other)
-        if one != other:
-            self._parent[other] = one
+    def share(self, slots: Iterable[TypeSlot]) -> None:
+        """Join slots that a run has in the same memory."""
+        nodes = [_node(slot) for slot in slots]
+        self._union.join(*nodes)
+        self._in_memory += nodes[: len(nodes) > 1]
 
     def _structs_in_memory(self) -> None:
-        """Let the fields of structs in memory have one type, if they are all there is; else they keep theirs."""
-        found: dict[str, Memory] = {}
-        for kernel in self._program.kernels:
-            for parameter in (inner for outer in kernel.parameters for inner in _within_structs(outer)):
-                if parameter.memory is not None:
-                    found[parameter.memory.name] = parameter.memory
-            for need in kernel.needs:
-                if need.memory is not None:
-                    found[need.memory.name] = need.memory
+        """Let the fields of structs in memory have one type, if nothing else is in them; else they keep theirs."""
+        parameters = [
+            inner for kernel in self._program.kernels for outer in kernel.parameters for inner in _leaves(outer)
+        ]
+        memories = [each.memory for each in parameters]
+        memories += [need.memory for kernel in self._program.kernels for need in kernel.needs]
+        found: dict[str, Memory] = {memory.name: memory for memory in memories if memory is not None}
         for memory in found.values():
             why = ""
             if not memory.fields or memory.is_mixed:
@@ -117,41 +135,49 @@ class _Finder:
             elif memory.has_gaps_in_others:
                 aligned = f"aligned to {memory.alignment} bytes"
                 why = f"an array of {memory.name}, {aligned}, would have gaps between shorter numbers"
-            for field in memory.declared:
-                self._in_memory.append(field)
-                if why:
-                    self._kept.append((field, why))
-                else:
-                    self._merge(memory.declared[0], field)
+            self._in_memory += memory.declared
+            if why:
+                self._kept += ((field, why) for field in memory.declared)
+            else:
+                self._union.join(*memory.declared)
 
     # -- declarations --------------------------------------------------------------------------------------------------
 
     def read(self, unit: TranslationUnit) -> None:
-        """Take in a file and what it includes."""
+        """Read a file with the headers that it includes."""
         self._unit = unit
         self._text.read(unit)
         self._needed = [need.extent for kernel in self._program.kernels for need in kernel.needs]
         self._named_alike: dict[tuple[str, str], list[Function]] = {}
         for function in unit.functions:
             self._named_alike.setdefault(_scoped(function.node.cursor), []).append(function)
-        previous: Node | None = None
-        for node in unit.top:
-            self._declaration(node, previous)
-            previous = node
+        for node, start in self._with_starts(unit.top):
+            self._declaration(node, start)
         for function in unit.functions:
             if function.usr not in self._seen:
                 self._seen.add(function.usr)
                 self._read_function(function)
 
-    def _declaration(self, node: Node, previous: Node | None) -> None:
+    def _with_starts(self, nodes: Iterable[Node]) -> Iterator[tuple[Node, int | None]]:
+        """Yield nodes, each with the place where its declaration begins: that of its first declarator."""
+        start, kind = None, ""
+        for node in nodes:
+            if node.extent is not None:
+                name = self._unit.name(node.cursor)
+                if start is None or kind != node.kind or name is None or name.start > node.extent.start:
+                    start = node.extent.start
+            kind = node.kind
+            yield node, start if node.extent is not None else None
+
+    def _declaration(self, node: Node, start: int | None) -> None:
         if node.kind in ("TYPEDEF_DECL", "TYPE_ALIAS_DECL"):
             self._typedef(node)
-        elif node.kind in ("STRUCT_DECL", "CLASS_DECL", "UNION_DECL"):
+        elif node.kind in _STRUCTS:
             self._fields(node)
         elif node.kind == "CLASS_TEMPLATE":
             self._fields_of_template(node)
         elif node.kind == "VAR_DECL":
-            self._variable(node, self._start(node, previous))
+            self._variable(node, start)
             for child in node.children:
                 self._statement(child, ())
         elif node.kind == "FUNCTION_DECL" and not node.cursor.is_definition():
@@ -159,7 +185,7 @@ class _Finder:
             self._signature(node, node.spelling, bool(attributes & {"CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR"}))
 
     def _typedef(self, node: Node) -> None:
-        """Note a name for a type: it is written anew where the name is used, but for one of pointers and arrays."""
+        """Note a name of a type. Where the name is used, the type is written anew, but for pointers and arrays."""
         underlying = node.cursor.underlying_typedef_type.get_canonical()
         found = scalar_of(underlying)
         if found is not None and not is_pointer(underlying):
@@ -170,59 +196,47 @@ class _Finder:
                 self._memory_types[node.spelling] = slot
         self._fields(node)
 
-    def _start(self, node: Node, previous: Node | None) -> int | None:
-        """Return where a declaration begins; that of a second declarator is where the first one's does."""
-        if node.extent is None:
-            return None
-        name = self._unit.name(node.cursor)
-        before = previous.extent if previous is not None and previous.kind == node.kind else None
-        if name is None or name.start > node.extent.start or before is None:
-            return node.extent.start
-        known = self._starts.get(before.start, before.start)
-        self._starts[node.extent.start] = known
-        return known
+    def _is_needed(self, node: Node) -> bool:
+        return node.extent is not None and any(node.extent in need for need in self._needed)
 
     def _fields(self, node: Node) -> None:
-        """Take in the fields of a struct, and of structs within."""
+        """Read the fields of a struct, and of structs within."""
         if node.kind == "UNION_DECL":
             self._host_uses.note(node, node, node.canonical)
-        previous: Node | None = None
-        for child in node.children:
+        for child, start in self._with_starts(node.children):
             if child.kind == "FIELD_DECL":
-                on_device = any(child.extent in need for need in self._needed if child.extent is not None)
-                place = self._declare(child, "field", node.spelling, on_device, self._start(child, previous))
-                if node.kind == "UNION_DECL" and place is not None:
-                    self._kept.append((place, "it is in a union"))
-            elif child.kind in ("STRUCT_DECL", "CLASS_DECL", "UNION_DECL"):
+                place = self._declare(child, "field", node.spelling, self._is_needed(child), start)
+                if node.kind == "UNION_DECL":
+                    self._keep(place, "it is in a union")
+            elif child.kind in _STRUCTS:
                 self._fields(child)
-            previous = child
 
     def _fields_of_template(self, node: Node) -> None:
-        """Take in the fields of a class template; one of several types has to name its parameter, and keeps it."""
-        found = self._unit.specialisations.get(node.cursor.get_usr(), ())
-        for each in found if len(found) > 1 else ():
+        """Read the fields of a class template; one of several types has to name its parameter, and keeps it."""
+        found = self._unit.specialisations.get(node.usr, ())
+        if len(found) > 1:
             why = f"{node.spelling} is a template of several types ({', '.join(other.name for other in found)})"
-            self._kept += ((field.get_usr(), why) for field in each.fields)
-        for each in found if len(found) == 1 else ():
+            self._kept += ((field.get_usr(), why) for each in found for field in each.fields)
+            return
+        for each in found:
             with self._text.bound(each.arguments):
                 for field in (Node(self._unit, cursor) for cursor in each.fields):
-                    on_device = any(field.extent in need for need in self._needed if field.extent is not None)
                     start = field.extent.start if field.extent is not None else None
-                    self._declare(field, "field", each.name, on_device, start)
+                    self._declare(field, "field", each.name, self._is_needed(field), start)
 
     def _signature(self, node: Node, name: str, on_device: bool) -> None:
-        usr = node.cursor.get_usr()
         start = node.extent.start if node.extent is not None else None
-        self._merge((usr, "result"), self._declare(node, "result", name, on_device, start))
+        self._union.join((node.usr, "result"), self._declare(node, "result", name, on_device, start))
         parameters = [child for child in node.children if child.kind == "PARM_DECL"]
         for index, parameter in enumerate(parameters):
             start = parameter.extent.start if parameter.extent is not None else None
             kind = "parameter" if on_device else "host"
-            self._merge((usr, index), self._declare(parameter, kind, name, on_device, start))
+            self._union.join((node.usr, index), self._declare(parameter, kind, name, on_device, start))
 
     def _read_function(self, function: Function) -> None:
         self._function = function
-        owner = specialisation_of(function.node.cursor.semantic_parent.type.get_canonical())
+        scope = function.node.cursor.semantic_parent
+        owner = specialisation_of(scope.type.get_canonical()) if scope is not None else None
         is_one = owner is not None and len(self._unit.specialisations.get(owner.template, ())) == 1
         of_class = owner.arguments if owner is not None and is_one else ()
         with self._text.bound((*of_class, *function.arguments)):
@@ -237,7 +251,11 @@ class _Finder:
     def _on_device(self) -> bool:
         return self._function is not None and self._function.is_device
 
-    def _variable(self, node: Node, start: int | None) -> object:
+    @property
+    def _label(self) -> str:
+        return self._function.label if self._function is not None else ""
+
+    def _variable(self, node: Node, start: int | None) -> Hashable:
         attributes = {child.kind for child in node.children}
         on_device = self._on_device
         if "CUDASHARED_ATTR" in attributes:
@@ -245,43 +263,51 @@ class _Finder:
         elif self._function is not None:
             kind = "local" if on_device else "host"
         else:
-            on_device = any(node.extent in need for need in self._needed if node.extent is not None)
+            on_device = self._is_needed(node)
             kind = "host" if not on_device else "constant" if "CUDADEVICE_ATTR" not in attributes else "device"
-        function = self._function.label if self._function is not None else ""
-        return self._declare(node, kind, function, on_device, start)
+        return self._declare(node, kind, self._label, on_device, start)
 
-    def _declare(self, node: Node, kind: str, function: str, on_device: bool, start: int | None) -> object:
-        """Note what a declaration declares; return its node, None if it has no floating-point type."""
+    def _declare(self, node: Node, kind: str, function: str, on_device: bool, start: int | None) -> Hashable:
+        """Note a declaration; return its node, None if it has no floating-point type."""
         canonical = node.cursor.result_type.get_canonical() if kind == "result" else node.canonical
         found, name = scalar_of(canonical), self._unit.name(node.cursor)
         if found is None or start is None or node.extent is None or name is None:
             return None
         if not node.spelling:  # a parameter
-            name = Extent(node.extent.file, node.extent.end, node.extent.end, node.extent.line)
-        own = node.cursor.get_usr() + (" result" if kind == "result" else "")
-        before = Extent(name.file, start, name.start, node.extent.line)
-        is_one_of_many = kind == "host" and self._is_list(node, name)
-        slot = self._slot(before, found, on_device, node.spelling if is_one_of_many else "")
-        if slot is None:
-            words = [token.text for token in self._text.within(name.file, start, name.start)]
-            slot = next((self._memory_types[word] for word in words if word in self._memory_types), None)
-        if slot is None and not is_pointer(canonical) and self._on_device and self._is_new(node, words):
-            auto = next(token for token in self._text.within(name.file, start, name.start) if token.text == "auto")
+            name = dataclasses.replace(node.extent, start=node.extent.end)
+        own = node.usr + (" result" if kind == "result" else "")
+        before = dataclasses.replace(node.extent, file=name.file, start=start, end=name.start)
+        words = self._text.within(name.file, start, name.start)
+        auto = next((token for token in words if token.text == "auto"), None)
+        slot = self._slot(
+            before, found, on_device, node.spelling if kind == "host" and self._is_list(node, name) else ""
+        )
+        slot = slot or next((self._memory_types[t.text] for t in words if t.text in self._memory_types), None)
+        if slot is None and auto is not None and self._is_new(node) and self._on_device and not is_pointer(canonical):
             slot = self._slot_at(name.file, auto.start, auto.start + len("auto"), found, True)
-        if slot is None:
-            if "auto" in words:
-                self._follows.setdefault(own, [])
-            else:
-                self._kept.append((own, "its type is not written where it could be changed"))
-            return own
-        self._merge(own, _node(slot))
-        member = Member(node.spelling, function, kind, is_pointer(canonical), slot, name)
-        self._members.setdefault((name, kind, slot.scalar, function), member)
+        if slot is not None:
+            self._union.join(own, self._member(slot, node.spelling, kind, is_pointer(canonical), name, function))
+        elif auto is not None:
+            self._follows.setdefault(own, [])
+        else:
+            self._keep(own, "its type is not written where it could be changed")
         return own
 
-    def _is_new(self, node: Node, words: Sequence[str]) -> bool:
-        """Whether a variable is declared ``auto`` and has no type of something else: ``auto sum = 0.0``."""
-        return "auto" in words and bool(node.children) and not any(map(self._root, self._values(node.children[-1])))
+    def _member(
+        self, slot: TypeSlot, name: str, kind: str, is_memory: bool, extent: Extent, function: str | None = None
+    ) -> Hashable:
+        function = self._label if function is None else function
+        member = Member(name, function, kind, is_memory, slot, extent)
+        self._members.setdefault((extent, kind, slot.scalar, function), member)
+        return _node(slot)
+
+    def _keep(self, place: Hashable, why: str) -> None:
+        if place is not None:
+            self._kept.append((place, why))
+
+    def _is_new(self, node: Node) -> bool:
+        """Whether a variable declared ``auto`` has the type of no other: ``auto sum = 0.0``."""
+        return bool(node.children) and not any(map(self._union.root, self._values(node.children[-1])))
 
     def _is_list(self, node: Node, name: Extent) -> bool:
         """Whether a variable is one of several of a declaration."""
@@ -290,13 +316,13 @@ class _Finder:
         return node.kind == "VAR_DECL" and (node.extent.start == name.start or bool(after and after[0].text == ","))
 
     def _slot(self, extent: Extent, found: tuple[str, int], on_device: bool, declarator: str = "") -> TypeSlot | None:
-        """Find where a floating-point type is written in a piece of text."""
+        """Return the slot of the first floating-point type in a piece of text."""
         words = self._text.within(extent.file, extent.start, extent.end)
-        for index, token in enumerate(words):
+        for token, following in itertools.zip_longest(words, words[1:]):
             end = token.start + len(token.text)
-            if token.text == "long" and index + 1 < len(words) and words[index + 1].text == "double":
-                end = words[index + 1].start + len("double")
-            elif token.text not in SCALARS and not VECTOR.fullmatch(token.text) and token.text not in self._text.types:
+            if token.text == "long" and following is not None and following.text == "double":
+                end = following.start + len("double")
+            elif self._text.spelled(token.text) is None:
                 continue
             return self._slot_at(extent.file, token.start, end, found, on_device, declarator)
         return None
@@ -304,11 +330,10 @@ class _Finder:
     def _slot_at(
         self, file: Path, start: int, end: int, found: tuple[str, int], on_device: bool, declarator: str = ""
     ) -> TypeSlot:
-        text = self._text.sources[file].text
-        place = Extent(file, start, end, self._text.sources[file].line(text.count("\n", 0, start) + 1))
-        function = self._function.label if self._function is not None else ""
-        slot = TypeSlot(place, text[start:end], *found, declarator, function, on_device)
-        return self._slots.setdefault((place, found[0], declarator, function), slot)
+        place = self._text.place(file, start, end)
+        text = self._text.sources[file].of(place)
+        slot = TypeSlot(place, text, *found, declarator, self._label, on_device)
+        return self._slots.setdefault((place, found[0], declarator, self._label), slot)
 
     # -- statements and expressions ------------------------------------------------------------------------------------
 
@@ -317,26 +342,24 @@ class _Finder:
         if self._function is not None and not self._on_device:
             self._host_uses.read(node, above, self._unit, self._function)
         if kind == "DECL_STMT":
-            previous: Node | None = None
-            for child in children:
+            for child, start in self._with_starts(children):
                 if child.kind == "VAR_DECL":
-                    self._local(child, self._start(child, previous))
+                    self._local(child, start)
                 elif child.kind in ("TYPEDEF_DECL", "TYPE_ALIAS_DECL"):
                     self._typedef(child)
                 elif child.kind == "UNION_DECL":
                     self._fields(child)
-                previous = child
         elif kind == "CXX_FOR_RANGE_STMT":
             self._for_range(children)
         elif kind == "INIT_LIST_EXPR":
             self._fill(self._initialised(above), node)
         elif kind == "BINARY_OPERATOR" and node.operator == "=":
             self._assign(node, above)
-        elif kind == "COMPOUND_ASSIGNMENT_OPERATOR" and self._in_loop(above):
+        elif kind == "COMPOUND_ASSIGNMENT_OPERATOR":
             self._update(node, self._place(children[0]), above)
         elif kind == "RETURN_STMT" and children and self._function is not None:
             if is_pointer(self._function.node.cursor.result_type.get_canonical()):
-                self._merge((self._function.usr, "result"), self._place(children[0]))
+                self._union.join((self._function.usr, "result"), self._place(children[0]))
         elif kind in ANY_CAST:
             self._cast(node)
         elif kind == "CALL_EXPR":
@@ -351,7 +374,7 @@ class _Finder:
             self._statement(child, (*above, node))
 
     def _read(self, node: Node, above: tuple[Node, ...]) -> None:
-        """Take in the conversion of a variable to its value."""
+        """Note the conversion of a variable to its value."""
         inner = node.children[0] if len(node.children) == 1 else None
         while inner is not None and inner.kind == "PAREN_EXPR" and inner.children:
             inner = inner.children[0]
@@ -360,18 +383,13 @@ class _Finder:
         found = scalar_of(node.canonical)
         if found is None or is_pointer(node.canonical) or found[1] != 1 or found != scalar_of(inner.canonical):
             return
-        parent = next((each for each in reversed(above) if each.kind not in TRANSPARENT), None)
+        parent = _parent(above)
         is_stored = parent is not None and (
-            (parent.kind == "VAR_DECL" and parent.cursor.get_usr() not in self._follows)
+            (parent.kind == "VAR_DECL" and parent.usr not in self._follows)
             or parent.kind in (*ANY_CAST, "RETURN_STMT", "INIT_LIST_EXPR")
-            or (parent.kind == "BINARY_OPERATOR" and parent.operator == "=")
+            or parent.operator == "="
         )
-        assert self._function is not None
-        key = (inner.extent, self._function.label)
-        self._reads.setdefault(key, (self._place(inner), self._function.is_device, is_stored))
-
-    def _in_loop(self, above: tuple[Node, ...]) -> bool:
-        return any(node.kind in _LOOPS for node in above)
+        self._reads.setdefault((inner.extent, self._label), (self._place(inner), self._on_device, is_stored))
 
     def _local(self, node: Node, start: int | None) -> None:
         own = self._variable(node, start)
@@ -381,37 +399,35 @@ class _Finder:
         if own in self._follows:
             self._follows[own] = [self._place(value)] if is_pointer(node.canonical) else list(self._values(value))
         if is_pointer(node.canonical):
-            self._merge(own, self._place(value))
+            self._union.join(own, self._place(value))
 
     def _for_range(self, children: Sequence[Node]) -> None:
-        """Take in the variable of a loop over an array, or over what is written in braces."""
+        """Read the variable of a loop over an array, or over numbers in braces."""
         at = next(index for index, child in enumerate(children) if child.kind == "VAR_DECL")
         variable, place = children[at], self._place(children[at + 1])
-        own = self._variable(variable, self._start(variable, None))
+        own = self._variable(variable, variable.extent.start if variable.extent is not None else None)
         if own in self._follows:
             self._follows[own] = [place]
         if is_pointer(variable.canonical):
-            self._merge(own, place)
+            self._union.join(own, place)
 
-    def _initialised(self, above: tuple[Node, ...]) -> object:
-        """Return the node of the variable or result whose value braces are; None for any other, and within braces."""
-        parent = next((each for each in reversed(above) if each.kind not in TRANSPARENT), None)
+    def _initialised(self, above: tuple[Node, ...]) -> Hashable:
+        """Return the node of the variable or result that braces initialise; None for any other, and within braces."""
+        parent = _parent(above)
         if parent is not None and parent.kind == "RETURN_STMT" and self._function is not None:
             return (self._function.usr, "result")
-        return parent.cursor.get_usr() if parent is not None and parent.kind == "VAR_DECL" else None
+        return parent.usr if parent is not None and parent.kind == "VAR_DECL" else None
 
-    def _fill(self, own: object, value: Node) -> None:
-        """Take in what something is initialised with: memory is shared, and numbers in braces may need a cast."""
+    def _fill(self, own: Hashable, value: Node) -> None:
+        """Note an initial value: memory is shared, and numbers in braces may need a cast."""
         value = bare(value)
-        if value.kind != "INIT_LIST_EXPR":
-            if is_pointer(value.canonical):
-                self._merge(own, self._place(value))
-            return
         kind = value.canonical
+        if value.kind != "INIT_LIST_EXPR":
+            if is_pointer(kind):
+                self._union.join(own, self._place(value))
+            return
         is_struct = kind.kind.name == "RECORD" and scalar_of(kind) is None
-        fields: Iterable[object] = (
-            (field.get_usr() for field in kind.get_fields()) if is_struct else itertools.repeat(own)
-        )
+        fields = (field.get_usr() for field in kind.get_fields()) if is_struct else itertools.repeat(own)
         for place, each in zip(fields, value.children, strict=False):
             named = each.children[0] if each.children and each.children[0].kind == "MEMBER_REF" else None
             if named is not None and named.referenced is not None:  # { .x = 1 }
@@ -424,134 +440,119 @@ class _Finder:
 
     def _assign(self, node: Node, above: tuple[Node, ...]) -> None:
         left, right = node.children
+        place = self._place(left)
         if is_pointer(left.canonical):
-            self._merge(self._place(left), self._place(right))
-        elif self._in_loop(above) and (place := self._place(left)) is not None and place in self._values(right):
+            self._union.join(place, self._place(right))
+        elif place is not None and place in self._values(right):
             self._update(node, place, above)
 
-    def _update(self, node: Node, place: object, above: tuple[Node, ...]) -> None:
-        """Take in that a loop changes a number again and again."""
-        self._updated.add(place)
+    def _update(self, node: Node, place: Hashable, above: tuple[Node, ...]) -> None:
+        """Note that a loop changes a number again and again."""
+        if not any(each.kind in _LOOPS for each in above):
+            return
+        self._updated.append(place)
         is_on_host = self._function is not None and not self._on_device
         if is_on_host and node.extent is not None and not _is_each_once(node.children[0], above):
             self._host_uses.note_sum(node.extent, place)
 
-    def _cast(self, node: Node) -> object:
-        """Take in a cast to a floating-point type; return its node, None for any other."""
+    def _cast(self, node: Node) -> Hashable:
+        """Note a cast to a floating-point type; return its node, None for any other cast."""
         extent, canonical = node.extent, node.canonical
         found = scalar_of(canonical)
         inner = node.children[-1] if node.children else None
-        if found is None and inner is not None and self._on_device and self._reads_bits(canonical, inner):
-            self._kept.append((self._place(inner), f"its bits are read as {node.cursor.type.spelling}"))
+        if found is None and inner is not None and self._on_device and _reads_bits(canonical, inner):
+            self._keep(self._place(inner), f"its bits are read as {node.cursor.type.spelling}")
         if found is None or extent is None:
             return None
         if (macro := self._text.macro_at(extent)) is not None and macro not in self._text.types:
-            return None if self._text.is_number(macro) else self._cast_in_macro(macro, found)
+            return self._cast_in_macro(extent, found)
         end = inner.extent.start if inner is not None and inner.extent is not None else extent.end
-        slot = self._slot(
-            Extent(extent.file, extent.start, max(end, extent.start + 1), extent.line), found, self._on_device
-        )
+        slot = self._slot(dataclasses.replace(extent, end=max(end, extent.start + 1)), found, self._on_device)
         if slot is None and end <= extent.start:
             slot = self._slot(extent, found, self._on_device)  # its operand is in a macro
         if slot is None:
             return None
-        own = self._note_cast(slot, is_pointer(canonical))
+        own = self._member(slot, slot.spelled, "cast", is_pointer(canonical), slot.extent)
         if is_pointer(canonical) and inner is not None:
-            self._merge(own, self._place(inner))
+            self._union.join(own, self._place(inner))
             if self._on_device and _is_other_memory(inner):
-                other = QUALIFIERS.sub("", pointee(inner.canonical).spelling).strip()
-                self._kept.append((own, f"its memory is {other} elsewhere"))
+                self._keep(own, f"its memory is {bare_name(pointee(inner.canonical))} elsewhere")
         return own
 
-    def _note_cast(self, slot: TypeSlot, is_memory: bool) -> object:
-        function = self._function.label if self._function is not None else ""
-        own = _node(slot)
-        member = Member(slot.spelled, function, "cast", is_memory, slot, slot.extent)
-        self._members.setdefault((slot.extent, "cast", slot.scalar, function), member)
-        return own
-
-    def _cast_in_macro(self, macro: str, found: tuple[str, int]) -> object:
-        """Take in the casts in a macro's body; they share a class."""
-        own: object = None
-        for file, token in self._text.parts(macro):
-            if token.kind == "name" and self._text.spelled(token.text) == found:
-                slot = self._slot_at(file, token.start, token.start + len(token.text), found, self._on_device)
-                cast = self._note_cast(slot, False)
-                self._merge(own, cast)
-                own = cast
-        return own
-
-    def _reads_bits(self, canonical: Any, inner: Node) -> bool:
-        """Whether a cast looks at floating-point numbers as something else."""
-        if canonical.kind.name != "POINTER" or scalar_of(inner.canonical) is None or not is_pointer(inner.canonical):
-            return False
-        return bool(canonical.get_pointee().get_canonical().kind.name != "VOID")
+    def _cast_in_macro(self, extent: Extent, found: tuple[str, int]) -> Hashable:
+        """Note the casts in a macro's body; they share a class."""
+        slots = [
+            self._slot_at(file, token.start, token.start + len(token.text), found, self._on_device)
+            for file, token in self._text.in_macro(extent) or ()
+            if token.kind == "name" and self._text.spelled(token.text) == found
+        ]
+        nodes = [self._member(slot, slot.spelled, "cast", False, slot.extent) for slot in slots]
+        self._union.join(*nodes)
+        return nodes[-1] if nodes else None
 
     def _call(self, node: Node, above: tuple[Node, ...]) -> None:
-        called, children, name = node.referenced, node.children, node.spelling
-        if called is None or not children:
+        called, name, arguments = node.referenced, node.spelling, node.arguments
+        if called is None or not node.children:
             return
-        arguments: Sequence[Node] = node.arguments
-        if len(children) > 1 and children[1].spelling == "__cudaPushCallConfiguration":
-            arguments = children[2:]
         if self._unit.extent(called) is not None:
-            for index, (argument, parameter) in enumerate(zip(arguments, called.get_arguments(), strict=False)):
+            parameters = [parameter for parameter in called.get_arguments() if parameter is not None]
+            for index, (argument, parameter) in enumerate(zip(arguments, parameters, strict=False)):
                 if is_pointer(parameter.type.get_canonical()):
-                    self._merge((called.get_usr(), index), self._place(argument))
-            self._keep_overload(called, arguments)
+                    self._union.join((called.get_usr(), index), self._place(argument))
+            self._keep_overload(called, parameters, arguments)
         elif runtime := RUNTIME.fullmatch(name):
             self._runtime(node, f"cuda{runtime[1]}", arguments)
         elif name == "swap" and len(arguments) > 1:
-            self._merge(self._place(arguments[0]), self._place(arguments[1]))
+            self._union.join(self._place(arguments[0]), self._place(arguments[1]))
         elif name in ("memcpy", "memmove", "memset") and len(arguments) == 3:
             self._bytes(name, arguments)
-        elif self._on_device and _is_limit(node):
+        elif not self._on_device:
+            return
+        elif _is_limit(node):
             self._literal(node, above)
-        elif self._on_device and (math := math_function(name)) is not None:
-            if any(scalar_of(argument.canonical) for argument in arguments):
+        elif (math := math_function(name)) is not None:
+            if any(scalar_of(argument.canonical) for argument in arguments) and not _rounds(node):
                 self._math(node, math, above)
-        elif self._on_device and (_BITS.fullmatch(name) or name in ("printf", "atomicCAS")):
-            reason = "it is printed" if name == "printf" else f"its bits are read by {name}"
+        elif _BITS.fullmatch(name) or name in ("printf", "atomicCAS"):
             for argument in arguments:
-                place = self._place(bare(argument))
-                if place is not None:
-                    self._kept.append((place, reason))
+                self._keep(
+                    self._place(bare(argument)), "it is printed" if name == "printf" else f"its bits are read by {name}"
+                )
 
-    def _keep_overload(self, called: Any, arguments: Sequence[Node]) -> None:
+    def _keep_overload(self, called: Any, parameters: Sequence[Any], arguments: Sequence[Node]) -> None:
         """Keep the types by which C++ chooses between the program's functions of one name."""
         alike, usr = self._named_alike.get(_scoped(called), []), called.get_usr()
         own = {function.extent for function in alike if function.usr == usr}
-        types = [parameter.type.get_canonical() for parameter in called.get_arguments()]
+        types = [parameter.type.get_canonical() for parameter in parameters]
         if called.kind.name == "CXX_METHOD":  # the first argument of an operator is the object
             arguments = arguments[max(len(arguments) - len(types), 0) :]
         for other in alike:
             # Instances of a template are one definition, not overloads.
-            is_other = other.usr != usr and other.extent not in own and _is_written(other)
-            if not is_other or len(other.parameters) != len(types):
+            is_other = other.usr != usr and other.extent not in own
+            if not is_other or not _is_written(other) or len(other.parameters) != len(types):
                 continue
             for index, (argument, mine, parameter) in enumerate(zip(arguments, types, other.parameters, strict=False)):
-                if not _differ(scalar_of(mine), scalar_of(parameter.canonical)):
-                    continue
-                # What the host reads of a number is given its own type again.
-                is_by_type = self._on_device or is_pointer(mine)
-                nodes = [(usr, index), *(self._values(argument) if is_by_type else ())]
-                self._kept += ((node, f"chooses between functions named {other.name}") for node in nodes)
+                if _differ(scalar_of(mine), scalar_of(parameter.canonical)):
+                    # Numbers that the host reads get their own type again.
+                    is_by_type = self._on_device or is_pointer(mine)
+                    for node in [(usr, index), *(self._values(argument) if is_by_type else ())]:
+                        self._keep(node, f"chooses between functions named {other.name}")
 
     def _bytes(self, name: str, arguments: Sequence[Node]) -> None:
-        """Take in a call that copies or clears bytes, as many as ``sizeof`` says."""
-        given = arguments[:1] if name == "memset" else arguments[:2]
-        places = [self._place(argument) for argument in given]
-        self._merge(places[0], places[-1])
+        """Note a call that copies or clears bytes, as many as ``sizeof`` says."""
+        places = [self._place(argument) for argument in arguments[: 1 if name == "memset" else 2]]
+        self._union.join(*places)
         if not self._on_device or not any(places):
             return
         value = bare(arguments[1]).extent
-        is_plain = (
-            value is not None and self._text.sources[value.file].of(value) == "0" if name == "memset" else all(places)
-        )
+        is_plain = all(places)
+        if name == "memset":
+            is_plain = value is not None and self._text.sources[value.file].of(value) == "0"
         size = self._sized(arguments[2])
-        self._merge(places[0], size)
-        if not is_plain or not (self._merge_sizes(arguments[2:], places[0]) or size):
-            self._kept.extend((place, f"its bytes are counted for {name}") for place in places if place is not None)
+        self._union.join(places[0], size)
+        if not is_plain or not (self._merge_sizes(arguments[2:], places[0]) or size is not None):
+            for place in places:
+                self._keep(place, f"its bytes are counted for {name}")
 
     def _runtime(self, node: Node, name: str, arguments: Sequence[Node]) -> None:
         if node.extent is None:
@@ -561,31 +562,29 @@ class _Finder:
         direction = " ".join(inner.spelling for argument in arguments[3:] for inner in argument.walk())
         of_device = [place for place in places if place is not None]
         if "DeviceToDevice" in direction and len(places) > 1:
-            self._merge(places[0], places[1])
+            self._union.join(*places[:2])
         elif name.startswith("cudaMemcpy"):
             of_device = places[1:2] if "DeviceToHost" in direction or "FromSymbol" in name else places[:1]
         if of_device:
             self._merge_sizes(arguments, of_device[0])
 
-    def _merge_sizes(self, arguments: Sequence[Node], place: object) -> bool:
-        """Let types whose size is asked for in arguments be that of the memory they are about; return if there are."""
+    def _merge_sizes(self, arguments: Sequence[Node], place: Hashable) -> bool:
+        """Join the types in ``sizeof`` of arguments with the memory they are about; return whether there are any."""
         are_some = False
         for inner in (inner for argument in arguments for inner in argument.walk()):
             extent = inner.extent
             if inner.kind != "CXX_UNARY_EXPR" or _variable_of(inner) or extent is None:
                 continue
             words = self._text.within(extent.file, extent.start, extent.end)
-            found = next((self._text.spelled(token.text) for token in words if self._text.spelled(token.text)), None)
+            found = next((spelled for token in words if (spelled := self._text.spelled(token.text))), None)
             slot = self._slot(extent, found, self._on_device) if found is not None else None
             if slot is not None:
-                function = self._function.label if self._function is not None else ""
-                member = Member(slot.spelled, function, "size", False, slot, slot.extent)
-                self._members.setdefault((slot.extent, "size", slot.scalar, function), member)
-                self._merge(place, _node(slot))
+                node = self._member(slot, slot.spelled, "size", False, slot.extent)
+                self._union.join(place, node)
                 are_some = True
         return are_some
 
-    def _place(self, node: Node) -> object:
+    def _place(self, node: Node) -> Hashable:
         """Return the node of the memory that an expression points at, refers to or is; None if it has none."""
         kind, children = node.kind, node.children
         if kind in TRANSPARENT and children:
@@ -596,20 +595,20 @@ class _Finder:
                 return None
             if self._unit.extent(declared) is None:  # a component of double3 and its like
                 return self._place(children[0]) if kind == "MEMBER_REF_EXPR" and children else None
-            return declared.get_usr() if scalar_of(declared.type.get_canonical()) is not None else None
+            usr: str = declared.get_usr()
+            return usr if scalar_of(declared.type.get_canonical()) is not None else None
         if kind == "ARRAY_SUBSCRIPT_EXPR" or (kind == "UNARY_OPERATOR" and node.operator in ("*", "&", "++", "--")):
             return self._place(children[0])
         if kind == "BINARY_OPERATOR":
             sides = [child for child in children if is_pointer(child.canonical)]
             return self._place(sides[-1] if node.operator == "," else sides[0]) if sides else None
-        if kind == "INIT_LIST_EXPR":
-            places = [self._place(child) for child in children if is_pointer(child.canonical)]
-            for place in places[1:]:
-                self._merge(places[0], place)
+        if kind in ("INIT_LIST_EXPR", "CONDITIONAL_OPERATOR"):
+            sides = (
+                [child for child in children if is_pointer(child.canonical)] if kind[0] == "I" else list(children[1:])
+            )
+            places = [self._place(side) for side in sides]
+            self._union.join(*places)
             return places[0] if places else None
-        if kind == "CONDITIONAL_OPERATOR":
-            self._merge(self._place(children[1]), self._place(children[2]))
-            return self._place(children[1])
         if kind in ANY_CAST and children:
             if not is_pointer(node.canonical):
                 return None
@@ -619,128 +618,108 @@ class _Finder:
             return (node.referenced.get_usr(), "result") if own else None
         return None
 
-    def _values(self, node: Node) -> Iterator[object]:
-        """Give the nodes of the values that enter an expression's arithmetic."""
-        kind, children = node.kind, node.children
-        if kind in ("DECL_REF_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR") or (
-            kind == "UNARY_OPERATOR" and node.operator == "*"
-        ):
-            place = self._place(node)
+    def _values(self, node: Node) -> Iterator[Hashable]:
+        """Yield the nodes of the values that enter an expression's arithmetic."""
+        kind, within = node.kind, node.children
+        place: Hashable = None
+        if kind in _VARIABLES or (kind == "UNARY_OPERATOR" and node.operator == "*"):
+            place, within = self._place(node), ()
             if place in self._follows:
                 yield from self._follows[place]
-            elif place is not None:
-                yield place
+                return
         elif kind in ANY_CAST:
-            if scalar_of(node.canonical) is not None:
-                place = self._cast(node)
-                if place is not None:
-                    yield place
+            place, within = self._cast(node) if scalar_of(node.canonical) is not None else None, ()
         elif kind == "CALL_EXPR":
-            if node.referenced is not None and self._unit.extent(node.referenced) is not None:
-                yield (node.referenced.get_usr(), "result")
+            called = node.referenced
+            is_vector = called is not None and called.kind.name == "CONSTRUCTOR" and len(within) == 1  # copied
+            if called is not None and self._unit.extent(called) is not None:
+                place, within = (called.get_usr(), "result"), ()
             elif math_function(node.spelling) or node.spelling in ("__ldg", "__ldcs", "atomicAdd"):
-                for argument in node.arguments:
-                    yield from self._values(argument)
-            elif node.referenced is not None and node.referenced.kind.name == "CONSTRUCTOR" and len(children) == 1:
-                yield from self._values(children[0])  # a vector, copied
+                within = node.arguments
+            else:
+                within = within if is_vector else ()
         elif kind == "CONDITIONAL_OPERATOR":
-            for child in children[1:]:
-                yield from self._values(child)
+            within = within[1:]
         elif kind == "BINARY_OPERATOR" and node.operator in ("=", ","):
-            yield from self._values(children[-1])
-        elif kind not in ("LAMBDA_EXPR", "CXX_UNARY_EXPR"):
-            for child in children:
-                yield from self._values(child)
+            within = within[-1:]
+        elif kind in ("LAMBDA_EXPR", "CXX_UNARY_EXPR"):
+            within = ()
+        if place is not None:
+            yield place
+        for child in within:
+            yield from self._values(child)
 
-    def _meets(self, node: Node, above: tuple[Node, ...]) -> list[object]:
-        """Return the nodes that an operand meets: of the nearest arithmetic with others, or what it is assigned to."""
+    def _meets(self, node: Node, above: tuple[Node, ...]) -> list[Hashable]:
+        """Return the nodes that an operand meets: of the nearest arithmetic, or of the variable it is assigned to."""
         for parent in reversed(above):
             kind, children = parent.kind, parent.children
             if kind == "VAR_DECL":
-                return [parent.cursor.get_usr()]
+                return [parent.usr]
             if kind == "RETURN_STMT" and self._function is not None:
                 return [(self._function.usr, "result")]
-            if kind.endswith("_STMT"):
+            if kind.endswith("_STMT") or kind == "ARRAY_SUBSCRIPT_EXPR":
                 return []
             if kind in ANY_CAST:
                 place = self._cast(parent)
                 if place is not None or scalar_of(parent.canonical) is None:
                     return [place] if place is not None else []
-                node = parent  # in a macro that stands for a number
-                continue
-            if kind == "CALL_EXPR" and math_function(parent.spelling) is None:
-                called = parent.referenced
-                for index, argument in enumerate(parent.arguments):
-                    if called is not None and argument.extent == node.extent:
-                        return [(called.get_usr(), index)]
-                return []
-            if kind == "ARRAY_SUBSCRIPT_EXPR":
-                return []
-            assigns = kind == "COMPOUND_ASSIGNMENT_OPERATOR" or (kind == "BINARY_OPERATOR" and parent.operator == "=")
-            values = list(dict.fromkeys(self._values(children[0] if assigns else parent)))
-            if values:
-                return values
+            elif kind == "CALL_EXPR" and math_function(parent.spelling) is None:
+                at = next((i for i, argument in enumerate(parent.arguments) if argument.extent == node.extent), None)
+                return [(parent.referenced.get_usr(), at)] if at is not None and parent.referenced is not None else []
+            else:
+                assigns = kind == "COMPOUND_ASSIGNMENT_OPERATOR" or parent.operator == "="
+                values = list(dict.fromkeys(self._values(children[0] if assigns else parent)))
+                if values:
+                    return values
             node = parent
         return []
+
+    # -- literals, functions and choices of the device -----------------------------------------------------------------
+
+    def _note(self, noted: Literal | MathCall | Choice, met: Iterable[Hashable]) -> None:
+        key = (type(noted), noted.extent, noted.function)
+        self._noted.setdefault(key, (noted, []))[1].extend(met)
 
     def _literal(self, node: Node, above: tuple[Node, ...]) -> None:
         extent = node.extent
         if extent is None or self._function is None:
             return
-        scalar, met = node.canonical.spelling, self._meets(node, above)
-        text = self._text.sources[extent.file].of(extent)
-        macro = self._text.macro_at(extent)
-        if macro is not None and not self._text.is_number(macro):
-            for file, token in self._text.parts(macro):
-                if self._text.is_literal(token):
-                    self._note_literal(self._text.extent_of(file, token), token.text, scalar, met)
-            return
-        if node.kind == "FLOATING_LITERAL" and not _NUMBER.match(text):
-            words = self._text.within(extent.file, extent.start, extent.end)
-            if not words or words[0].kind != "name":
-                return
-            extent, text = self._text.extent_of(extent.file, words[0]), words[0].text
-        self._note_literal(extent, text, scalar, met)
-
-    def _note_literal(self, extent: Extent, text: str, scalar: str, met: list[object]) -> None:
-        assert self._function is not None
-        key = (extent, self._function.label)
-        self._literals.setdefault(key, Literal(extent, text, scalar, self._function.label, ()))
-        self._met.setdefault(key, []).extend(met)
+        met = self._meets(node, above)
+        parts = self._text.in_macro(extent)
+        if parts is not None:
+            found = [(self._text.extent_of(f, token), token.text) for f, token in parts if self._text.is_literal(token)]
+        else:
+            found = [(extent, self._text.sources[extent.file].of(extent))]
+            if node.kind == "FLOATING_LITERAL" and not _NUMBER.match(found[0][1]):
+                words = self._text.within(extent.file, extent.start, extent.end)[:1]
+                found = [(self._text.extent_of(extent.file, w), w.text) for w in words if w.kind == "name"]
+        for place, text in found:
+            self._note(Literal(place, text, node.canonical.spelling, self._label, ()), met)
 
     def _math(self, node: Node, name: str, above: tuple[Node, ...]) -> None:
         extent = node.children[0].extent
         if extent is None or self._function is None:
             return
         met = list(dict.fromkeys(self._values(node))) or self._meets(node, above)
-        text = self._text.sources[extent.file].of(extent)
-        is_of_cuda = (
-            node.referenced.semantic_parent.kind.name != "NAMESPACE"
-        )  # those of C++ keep NaN where they find it
+        scope = node.referenced.semantic_parent
+        is_of_cuda = scope is None or scope.kind.name != "NAMESPACE"  # those of C++ keep NaN where they find it
         called = f"f{name}" if name in ("min", "max") and is_of_cuda and scalar_of(node.canonical) else name
-        macro = self._text.macro_at(extent)
-        if macro is not None and not self._text.is_number(macro):
-            for file, token in self._text.parts(macro):
-                if token.kind == "name" and math_function(token.text) == name:
-                    self._note_math(self._text.extent_of(file, token), called, token.text, met)
-            return
-        self._note_math(extent, called, text, met)
-
-    def _note_math(self, extent: Extent, name: str, text: str, met: list[object]) -> None:
-        assert self._function is not None
-        key = (extent, self._function.label)
-        self._calls.setdefault(key, MathCall(extent, name, text, self._function.label, ()))
-        self._met.setdefault(("math", *key), []).extend(met)
+        parts = self._text.in_macro(extent)
+        if parts is None:
+            self._note(MathCall(extent, called, self._text.sources[extent.file].of(extent), self._label, ()), met)
+        for file, token in parts or ():
+            if token.kind == "name" and math_function(token.text) == name:
+                self._note(MathCall(self._text.extent_of(file, token), called, token.text, self._label, ()), met)
 
     def _choice(self, node: Node) -> None:
-        """Take in a choice between two numbers or vectors; but where both sides have one type anyhow."""
+        """Note a choice between two numbers or vectors whose sides need not have one type."""
         sides = node.children[1:]
         found, plain = scalar_of(node.canonical), [bare(side) for side in sides]
         if found is None or is_pointer(node.canonical):
             return
-        if found[1] > 1:  # those in memory are vectors of one type
+        if found[1] > 1:  # vectors in memory have one type
             memory = [self._place(side) for side in sides]
-            self._merge(*memory)
+            self._union.join(*memory)
             if None not in memory:
                 return
         are_literals = [side.kind == "FLOATING_LITERAL" or _is_limit(side) for side in plain]
@@ -754,36 +733,45 @@ class _Finder:
             return
         file = node.extent.file
         between = [self._text.within(file, before.end, after.start) for before, after in itertools.pairwise(extents)]
-        macro = self._text.macro_at(node.extent)
         if [[token.text for token in found] for found in between] == [["?"], [":"]]:
-            self._note_choice(node.extent, file, between[0][0], between[1][0], met)
-        elif macro is not None and not self._text.is_number(macro):
-            for file, body in self._text.bodies(macro):
-                for first, question, colon, last in _choices(body):
-                    self._note_choice(self._text.extent_of(file, first, last), file, question, colon, met)
-
-    def _note_choice(self, extent: Extent, file: Path, question: Token, colon: Token, met: Iterable[object]) -> None:
-        assert self._function is not None
-        label = self._function.label
-        choice = Choice(extent, self._text.extent_of(file, question), self._text.extent_of(file, colon), label, ())
-        self._choices.setdefault((extent, label), choice)
-        self._met.setdefault(("choice", extent, label), []).extend(met)
+            question, colon = (self._text.extent_of(file, found[0]) for found in between)
+            self._note(Choice(node.extent, question, colon, self._label, ()), met)
+            return
+        for file, body in self._text.bodies_at(node.extent):
+            for first, *signs, last in _choices(body):
+                question, colon = (self._text.extent_of(file, sign) for sign in signs)
+                self._note(Choice(self._text.extent_of(file, first, last), question, colon, self._label, ()), met)
 
     # -- the result ----------------------------------------------------------------------------------------------------
 
     def result(self) -> TypeClasses:
-        """Put the slots into classes and name these."""
-        groups: dict[object, list[Member]] = {}
+        """Return the classes, named."""
+        root = self._union.root
+        groups: dict[Hashable, list[Member]] = {}
         for member in sorted(self._members.values(), key=lambda m: m.extent):
-            groups.setdefault(self._root(_node(member.slot)), []).append(member)
-        kept: dict[object, str] = {}
-        for node, reason in self._kept:
-            kept.setdefault(self._root(node), reason)
-        updated = {self._root(node) for node in self._updated if node is not None}
-        in_memory = {self._root(node) for node in self._in_memory}
+            groups.setdefault(root(_node(member.slot)), []).append(member)
         kernels = {root: self._kernels(members) for root, members in groups.items()}
-        taken = [(root, members) for root, members in groups.items() if kernels[root]]
-        names = dict(zip((root for root, _ in taken), names_of([members for _, members in taken]), strict=True))
+        groups = {root: members for root, members in groups.items() if kernels[root]}
+        kept = {root(node): reason for node, reason in reversed(self._kept)}
+        updated, in_memory = ({root(node) for node in nodes} for nodes in (self._updated, self._in_memory))
+        names = dict(zip(groups, names_of(list(groups.values())), strict=True))
+
+        def named(place: Hashable) -> str:
+            return names.get(root(place), "")
+
+        def met(nodes: Iterable[Hashable]) -> tuple[str, ...]:
+            return tuple(dict.fromkeys(filter(None, map(named, nodes))))
+
+        def noted(kind: type[_Noted]) -> tuple[_Noted, ...]:
+            found = sorted(
+                (each.extent, each.function, each, nodes)
+                for each, nodes in self._noted.values()
+                if isinstance(each, kind)
+            )
+            return tuple(
+                dataclasses.replace(each, meets=met(nodes)) for extent, _, each, nodes in found if self._owners(extent)
+            )
+
         return TypeClasses(
             classes=tuple(
                 TypeClass(
@@ -795,50 +783,39 @@ class _Finder:
                     kernels=kernels[root],
                     kept=kept.get(root, "") or mixed(members),
                 )
-                for root, members in taken
+                for root, members in groups.items()
             ),
-            literals=tuple(
-                dataclasses.replace(literal, meets=self._named(self._met[key], names))
-                for key, literal in sorted(self._literals.items())
-                if self._is_used(literal.extent)
+            literals=noted(Literal),
+            calls=noted(MathCall),
+            choices=noted(Choice),
+            copies=tuple(
+                Copy(
+                    call=extent,
+                    name=name,
+                    classes=tuple(map(named, places)),
+                    arguments=tuple(argument.extent or extent for argument in given),
+                    elements=tuple(map(_pointed_at, given)),
+                    sizes=tuple(named(self._sized(argument)) for argument in given),
+                )
+                for extent, (name, places, given) in sorted(self._copies.items(), key=lambda copy: copy[0])
+                if any(map(named, places))
             ),
-            calls=tuple(
-                dataclasses.replace(call, meets=self._named(self._met["math", *key], names))
-                for key, call in sorted(self._calls.items())
-                if self._is_used(call.extent)
-            ),
-            choices=tuple(
-                dataclasses.replace(choice, meets=self._named(self._met["choice", *key], names))
-                for key, choice in sorted(self._choices.items())
-                if self._is_used(choice.extent)
-            ),
-            copies=tuple(self._copies_named(names)),
             reads=tuple(
-                Read(extent, names[root], function, is_device, is_stored)
+                Read(extent, named(place), function, is_device, is_stored)
                 for (extent, function), (place, is_device, is_stored) in sorted(self._reads.items())
-                if (root := self._root(place)) in names
+                if named(place)
             ),
             braced=tuple(
-                Braced(extent, names[root], self._named(values, names), is_device)
+                Braced(extent, named(place), met(values), is_device)
                 for extent, (place, values, is_device) in sorted(self._braced.items())
-                if (root := self._root(place)) in names
+                if named(place)
             ),
             raw=tuple(
-                RawUse(extent, names[root], why)
-                for extent, place, why in self._host_uses.found(self._root)
-                if (root := self._root(place)) in names
+                RawUse(extent, named(place), why) for extent, place, why in self._host_uses.found(root) if named(place)
             ),
         )
 
-    def _copies_named(self, names: Mapping[object, str]) -> Iterator[Copy]:
-        for extent, (name, places, given) in sorted(self._copies.items(), key=lambda copy: copy[0]):
-            found = tuple(names.get(self._root(place), "") for place in places)
-            if any(found):
-                sizes = tuple(names.get(self._root(self._sized(node)), "") for node in given)
-                elements = tuple(map(_pointed_at, given))
-                yield Copy(extent, name, found, tuple(a.extent or extent for a in given), elements, sizes)
-
-    def _sized(self, node: Node) -> object:
+    def _sized(self, node: Node) -> Hashable:
         """Return the node of a variable whose numbers' size an expression computes with; None if there is none."""
         for inner in node.walk():
             variable = _variable_of(inner) if inner.kind == "CXX_UNARY_EXPR" else None
@@ -846,41 +823,31 @@ class _Finder:
                 return self._place(variable)
         return None
 
-    def _named(self, nodes: Iterable[object], names: Mapping[object, str]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(names[root] for node in nodes if (root := self._root(node)) in names))
-
-    def _is_used(self, extent: Extent) -> bool:
-        return bool(self._owners(extent))
-
-    def _owners(self, extent: Extent) -> tuple[tuple[str, str], ...]:
+    def _owners(self, extent: Extent) -> list[tuple[str, str]]:
         """Return in whose code a place is: labels of kernels, each with the label of the function it is for, or ""."""
-        if self._places is None:
-            self._places = [
-                (place, kernel.label, owner)
-                for kernel in self._program.kernels
-                for place, owner in (
-                    (kernel.extent, kernel.label),
-                    *((need.extent, need.label if need.kind == "function" else "") for need in kernel.needs),
-                )
-            ]
-        return tuple((label, owner) for place, label, owner in self._places if extent in place)
+        return [(label, owner) for place, label, owner in self._owners_at if extent in place]
 
     def _kernels(self, members: list[Member]) -> tuple[str, ...]:
         """Return the labels of the kernels in whose code, or that of what they need, a class has a slot."""
-        found = {
-            label
-            for member in members
-            for label, owner in self._owners(member.slot.extent)
-            if owner in ("", member.function)
-        }
+        owners = ((member, owner) for member in members for owner in self._owners(member.slot.extent))
+        found = {label for member, (label, owner) in owners if owner in ("", member.function)}
         return tuple(kernel.label for kernel in self._program.kernels if kernel.label in found)
 
 
-def _within_structs(parameter: Parameter) -> Iterator[Parameter]:
-    """Give a parameter, or the fields of one that is a struct."""
+def _node(slot: TypeSlot) -> Hashable:
+    return ("slot", slot.extent, slot.scalar, slot.declarator)
+
+
+def _leaves(parameter: Parameter) -> Iterator[Parameter]:
+    """Yield a parameter, and the fields of one that is a struct."""
     yield parameter
     for field in parameter.fields:
-        yield from _within_structs(field)
+        yield from _leaves(field)
+
+
+def _parent(above: Sequence[Node]) -> Node | None:
+    """Return the nearest node around an expression that is neither a parenthesis nor an implicit conversion."""
+    return next((each for each in reversed(above) if each.kind not in TRANSPARENT), None)
 
 
 def _scoped(function: Any) -> tuple[str, str]:
@@ -899,8 +866,11 @@ def _is_written(function: Function) -> bool:
     return not function.arguments or function.extent == function.node.extent
 
 
-def _node(slot: TypeSlot) -> object:
-    return ("slot", slot.extent, slot.scalar, slot.declarator)
+def _reads_bits(canonical: Any, inner: Node) -> bool:
+    """Whether a cast reads floating-point numbers as another type."""
+    if canonical.kind.name != "POINTER" or scalar_of(inner.canonical) is None or not is_pointer(inner.canonical):
+        return False
+    return bool(pointee(canonical).kind.name != "VOID")
 
 
 def _is_each_once(place: Node, above: Sequence[Node]) -> bool:
@@ -916,12 +886,19 @@ def _is_each_once(place: Node, above: Sequence[Node]) -> bool:
 
 
 def _is_other_memory(node: Node) -> bool:
-    """Whether a pointer is to memory that holds something else than floating-point numbers, and outlives a block."""
+    """Whether a pointer is to memory without floating-point numbers that outlives a block."""
     if not is_pointer(node.canonical) or scalar_of(node.canonical) is not None:
         return False
     named = (inner.referenced for inner in node.walk() if inner.kind == "DECL_REF_EXPR" and is_pointer(inner.canonical))
     declared = (child.kind.name for cursor in named if cursor is not None for child in cursor.get_children())
     return "CUDASHARED_ATTR" not in declared
+
+
+def _rounds(call: Node) -> bool:
+    """Whether a function of fp32 is given a wider number, which it rounds first: ``sqrtf(x)`` of a double."""
+    given = [bare(argument) for argument in call.arguments]
+    is_wider = (scalar_of(each.canonical) == ("double", 1) and each.kind != "FLOATING_LITERAL" for each in given)
+    return scalar_of(call.canonical) == ("float", 1) and any(is_wider)
 
 
 def _is_limit(node: Node) -> bool:
@@ -932,10 +909,10 @@ def _is_limit(node: Node) -> bool:
 
 
 def _choices(body: Sequence[Token]) -> Iterator[tuple[Token, Token, Token, Token]]:
-    """Give the first token, the signs and the last token of each ``?:`` in an expression."""
+    """Yield the first token, the signs and the last token of each ``?:`` in an expression."""
 
     def end_of(at: int, step: int, ends: Sequence[str]) -> int:
-        """Return where what lies between such signs ends, from a place on in either direction."""
+        """Return the place from a token on, in either direction, of the first token that ends an operand."""
         opening, closing = ("([{?", ")]}:") if step > 0 else (")]}", "([{")
         depth = 0
         while 0 <= at < len(body) and (depth > 0 or body[at].text not in (*closing, *ends)):
@@ -958,10 +935,8 @@ def _variable_of(size: Node) -> Node | None:
 
 def _pointed_at(node: Node) -> str:
     """Return the type of the numbers that an argument points at, or is an array of; "" for anything else."""
-    node = bare(node)
-    kind = node.canonical
-    if not is_pointer(kind) or "REFERENCE" in kind.kind.name:
-        return kind.spelling if kind.spelling in SCALARS else ""
-    inner = (kind.element_type if "ARRAY" in kind.kind.name else kind.get_pointee()).get_canonical()
-    name = QUALIFIERS.sub("", inner.spelling).strip()
-    return name if name in SCALARS or VECTOR.fullmatch(name) else ""
+    kind = bare(node).canonical
+    is_value = not is_pointer(kind) or "REFERENCE" in kind.kind.name
+    name = kind.spelling if is_value else bare_name(pointee(kind))
+    found = scalar_named(name)
+    return name if found is not None and (found[1] == 1 or not is_value) else ""

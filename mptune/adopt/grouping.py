@@ -1,7 +1,7 @@
-"""From type classes to few precision parameters: classes that can bear the same types get one parameter together.
+"""Puts type classes into few groups with one precision parameter each: classes with similar sensitivity together.
 
-How much a class can bear is what an instrumented run says (:class:`~mptune.measure.instrument.Instrument`): the
-error of the outputs with that class alone in a narrower type, all others wide.
+The sensitivity of a class is the error of an instrumented run (:class:`~mptune.measure.instrument.Instrument`) with
+that class alone in a narrower type.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from mptune.measure.instrument import Instrument
 from mptune.precision import precision
 from mptune.space.parameters import PrecisionParameter
 
-#: Errors that say no more than this one: nothing but fp64 is left.
+#: Smaller and larger errors count as these.
 _FLOOR: Final = 1e-17
 _CEILING: Final = 1e3
-#: What merging costs in decades of error besides the difference in what the two can bear. The type of a buffer decides
-#: how many bytes move, so that buffers keep parameters of their own for longest; a value in a register is cheap to have
-#: in the type of another one.
+#: Costs of merging two groups, in decades of error, besides the difference of their sensitivities. The type of a buffer
+#: decides how many bytes move, so buffers are merged last.
 _TWO_BUFFERS: Final = 2.0
 _OTHER_ROLE: Final = 0.5
 _BUFFER_AND_VALUE: Final = 4.0
@@ -40,20 +39,17 @@ def sensitivities(
 ) -> dict[str, dict[str, float]]:
     """Return the error of the outputs with each class alone in each of some types, all others in their widest.
 
-    The types come one after the other, each for all classes, so that what there is no time for is missing for all; but
-    the first comes for every class.
+    Each type is run for all classes before the next type. The first type is run without a limit of time.
 
     Args:
         instrument: runs the program.
-        parameters: of each class, the precision parameters that stand for it (of an application a class may have one
-            in each of several kernels).
-        types: in which to run it, where its parameters have them.
-        limit_s: how many seconds that may take.
-        clock: of these seconds.
+        parameters: the precision parameters of each class: one in each kernel of an application.
+        types: the types to run, for the classes whose parameters offer them.
+        limit_s: seconds that the runs may take.
+        clock: gives the time in seconds.
 
     Returns:
-        By class and type; infinite where a result is not finite. A class that has none of the types has no entry in
-        its mapping.
+        Errors by class and type; infinite where a result is not finite.
     """
     offered = {p.name: p.values for p in instrument.tunable.parameters if isinstance(p, PrecisionParameter)}
     found: dict[str, dict[str, float]] = {name: {} for name in parameters}
@@ -75,19 +71,19 @@ def sensitivities(
 
 
 def group(errors: Mapping[str, Mapping[str, float]], roles: Mapping[str, str], limit: int = 8) -> dict[str, str]:
-    """Return a group for each class, at most so many of them: classes alike in role and in what they can bear.
+    """Return a group for each class: classes alike in role and in sensitivity.
 
-    Of all groups those two become one that lose least by it, over and over. What they lose is the difference of their
-    errors, in decades, in the type where it is largest: one of them has to be as wide as the other needs it.
+    The two groups with the lowest cost are merged until the limit holds. The cost is the largest difference of their
+    errors in one type, in decades, plus a penalty for different roles.
 
     Args:
         errors: of each class, by type (:func:`sensitivities`).
-        roles: of each class: "buffer", "local", ...; classes in memory have "buffer" in theirs.
-        limit: how many groups there may be.
+        roles: of each class: "buffer", "local", ...; the roles of classes in memory contain "buffer".
+        limit: the largest number of groups.
 
     Returns:
-        By class, the name of its group: its own where it is alone, both where there are two, otherwise their role and
-        the class that is most sensitive.
+        By class, the name of its group: of one or two classes their names, of more their role and the most sensitive
+        class.
 
     Raises:
         ValueError: the limit is below 1.
@@ -105,7 +101,7 @@ def group(errors: Mapping[str, Mapping[str, float]], roles: Mapping[str, str], l
 def _loss(
     one: Sequence[str], other: Sequence[str], errors: Mapping[str, Mapping[str, float]], roles: Mapping[str, str]
 ) -> tuple[float, int]:
-    """Return what two groups lose by becoming one, in decades of error; of equal ones the smaller comes first."""
+    """Return the cost of merging two groups, in decades of error, and the number of classes, which breaks ties."""
     apart = 0.0
     for name, another in itertools.product(one, other):
         both = errors[name].keys() & errors[another].keys()
@@ -128,7 +124,7 @@ def _names(
     found: dict[tuple[str, ...], str] = {}
     for members in groups:
         if len(members) <= 2:
-            # What nothing is called after, as casts, is numbered.
+            # Casts are numbered.
             first, *others = members
             is_numbered = bool(others) and re.fullmatch(rf"{re.escape(first)}_\d+", others[0]) is not None
             found[members] = f"{first}s" if is_numbered else "_".join(members)

@@ -1,18 +1,19 @@
-"""Where code of the host uses more of a program's memory than its numbers.
+"""Where code of the host uses more of a program's memory than its numbers: bytes, addresses, the digits of a sum.
 
-Bytes, the addresses of other types, the digits of a sum: what is used so cannot become narrower without a word.
+Memory that is used so keeps its type in a patched program, with a line that says why.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Final
 
 from mptune.adopt.number_types import (
     bare_name,
     element_behind,
     element_of,
+    is_array,
     is_pointer,
     math_function,
     numbers_in,
@@ -22,45 +23,44 @@ from mptune.adopt.parsing import ANY_CAST, TRANSPARENT, Extent, Function, Node, 
 from mptune.adopt.reading import Program
 from mptune.adopt.source_text import SourceText
 
-#: What a number is made of that converts without a cast.
+#: The nodes of a number that converts without a cast.
 LITERAL: Final = ("FLOATING_LITERAL", "INTEGER_LITERAL", "UNARY_OPERATOR", *TRANSPARENT)
+_CONVERSIONS: Final = (*TRANSPARENT, *ANY_CAST)
 _COMPOUND: Final = "COMPOUND_ASSIGNMENT_OPERATOR"
 _ALLOCATES: Final = re.compile(r"(?:cuda|hip)(?:Host)?(?:Malloc|Free|Alloc)\w*|free")
-#: Functions that print numbers, and addresses as such.
 _PRINTS: Final = ("printf", "fprintf", "sprintf", "snprintf")
-#: Types that an address is computed with as a number.
+#: Whole numbers that have room for an address.
 _ADDRESSES: Final = ("LONG", "ULONG", "LONGLONG", "ULONGLONG")
 #: Calls of the runtime.
 RUNTIME: Final = re.compile(r"(?:cuda|hip)([A-Z]\w+)")
 
 
 class HostUses:
-    """Gathers them over the functions of the host.
+    """Gathers such uses over the functions of the host.
 
     Args:
-        program: all of it.
+        program: the program.
         text: of its files.
         place: gives the node of the memory that an expression points at, refers to or is; None if it has none.
     """
 
-    def __init__(self, program: Program, text: SourceText, place: Callable[[Node], object]) -> None:
+    def __init__(self, program: Program, text: SourceText, place: Callable[[Node], Hashable]) -> None:
         self._program = program
         self._text = text
         self._place = place
-        self._raw: dict[tuple[Extent, object], None] = {}
-        #: Where the host adds up in a number, with that.
-        self._summed: dict[tuple[Extent, object], None] = {}
-        #: Fields of structs by value that the host computes, and where it first computes with what a field holds.
-        self._computed: set[object] = set()
-        self._read_back: dict[object, Extent] = {}
-        #: What pointers to void are cast to, and where they are given to calls, by clang's name.
-        self._typed: dict[str, list[object]] = {}
+        self._raw: dict[tuple[Extent, Hashable], None] = {}
+        self._summed: dict[tuple[Extent, Hashable], None] = {}
+        #: Fields of structs by value that the host computes, and the first computation with each field.
+        self._computed: set[Hashable] = set()
+        self._read_back: dict[Hashable, Extent] = {}
+        #: The memory that pointers to void are cast to, and a call with such a pointer, by clang's name of the pointer.
+        self._typed: dict[str, list[Hashable]] = {}
         self._given_raw: dict[str, Extent] = {}
-        #: Where a pointer to a field may lead to the others of its struct, and all of these.
-        self._reached: list[tuple[Extent, tuple[str, ...]]] = []
+        #: Addresses of fields that may lead to the other fields of their struct.
+        self._reached: list[tuple[Extent, list[str]]] = []
 
-    def found(self, root: Callable[[object], object]) -> Iterator[tuple[Extent, object, str]]:
-        """Give each use, the node of its memory and what is used, in words.
+    def found(self, root: Callable[[Hashable], Hashable]) -> Iterator[tuple[Extent, Hashable, str]]:
+        """Yield each use, the node of its memory, and what is used, in words.
 
         Args:
             root: gives the node that stands for all of one type.
@@ -71,55 +71,85 @@ class HostUses:
         for extent, fields in self._reached:
             if len(set(map(root, fields))) > 1:
                 raw.update(dict.fromkeys((extent, field) for field in fields))
-        for extent, place in raw:
-            yield extent, place, "more than its numbers are used"
-        for extent, place in self._summed:
-            yield extent, place, "the host adds up in it"
+        yield from ((extent, place, "more than its numbers are used") for extent, place in raw)
+        yield from ((extent, place, "the host adds up in it") for extent, place in self._summed)
         for field, extent in self._read_back.items():
             if field in self._computed:
                 yield extent, field, "the host computes with it"
 
-    def note_sum(self, extent: Extent, place: object) -> None:
+    def note_sum(self, extent: Extent, place: Hashable) -> None:
         """Note that the host adds up in a number."""
         self._summed[extent, place] = None
 
+    def note(self, node: Node, used: Node, element: Any) -> None:
+        """Note that a node uses the bytes of memory with such elements; those of a struct are all its numbers."""
+        if node.extent is not None:
+            is_struct = element.kind.name == "RECORD" and scalar_of(element) is None
+            places = numbers_in(element) if is_struct else [self._place(used)] if scalar_of(element) else []
+            self._raw.update(dict.fromkeys((node.extent, place) for place in places if place is not None))
+
     def read(self, node: Node, above: tuple[Node, ...], unit: TranslationUnit, function: Function) -> None:
-        """Take in that the host gets at memory by an address of another type, or leaves its type to a format."""
+        """Note the uses in one node of a host function.
+
+        Args:
+            node: the node.
+            above: the nodes around it, outermost first.
+            unit: its file.
+            function: the function.
+        """
         self._unit, self._function = unit, function
-        kind, children = node.kind, node.children
-        called = node.referenced if kind == "CALL_EXPR" else None
-        if called is not None and _is_variadic(called.type) and node.spelling not in _PRINTS:
-            for argument in node.arguments[len(list(called.get_arguments())) :]:
-                if (element := element_behind(argument.canonical)) is not None:
-                    self.note(node, argument, element)
-        if kind == "CXX_UNARY_EXPR":
+        kind = node.kind
+        if kind == "CALL_EXPR":
+            self._passing(node)
+        elif kind == "CXX_UNARY_EXPR":
             self._counting(node, above)
-        if kind == "UNEXPOSED_EXPR" or (kind == "BINARY_OPERATOR" and node.operator == "=") or kind == _COMPOUND:
-            self._computing(node, above)
-        if kind == "DECL_REF_EXPR" and node.canonical.kind.name == "POINTER":
+        elif kind == "DECL_REF_EXPR":
             self._untyped(node, above)
-        if kind == "UNARY_OPERATOR" and node.operator == "&":
+        elif kind == "UNARY_OPERATOR" and node.operator == "&":
             self._reaching(node, above)
-        if kind not in ("UNEXPOSED_EXPR", *ANY_CAST) or not children:
+        elif kind in ("UNEXPOSED_EXPR", _COMPOUND) or node.operator == "=":
+            self._computing(node, above)
+        if kind in ("UNEXPOSED_EXPR", *ANY_CAST) and node.children:
+            self._converting(node, above)
+
+    def _passing(self, call: Node) -> None:
+        """Note addresses among the further arguments of a call, whose types it leaves to a format."""
+        called = call.referenced
+        if called is None or call.spelling in _PRINTS or called.type.kind.name != "FUNCTIONPROTO":
             return
-        inner, result = children[-1], node.canonical
+        if called.type.is_function_variadic():
+            for argument in call.arguments[len(list(called.get_arguments())) :]:
+                if (element := element_behind(argument.canonical)) is not None:
+                    self.note(call, argument, element)
+
+    def _converting(self, node: Node, above: tuple[Node, ...]) -> None:
+        """Note the conversion of an address to that of another type."""
+        inner, result = node.children[-1], node.canonical
         old, new = element_behind(inner.canonical), element_behind(result)
-        if old is None and kind in ANY_CAST and self._is_to_reference(node, inner):
+        if old is None and node.kind in ANY_CAST and self._is_to_reference(node, inner):
             old, new = element_of(inner.canonical), element_of(result)
-        is_to_number = kind in ANY_CAST and result.kind.name in _ADDRESSES
+        is_to_number = node.kind in ANY_CAST and result.kind.name in _ADDRESSES
         is_same = old is not None and new is not None and bare_name(old) == bare_name(new)
         if old is None or (new is None and not is_to_number) or is_same:
             return
         is_struct = new is not None and {old.kind.name, new.kind.name} == {"RECORD"}
-        is_base = is_struct and kind in ("UNEXPOSED_EXPR", "CXX_STATIC_CAST_EXPR")
+        is_base = is_struct and node.kind in ("UNEXPOSED_EXPR", "CXX_STATIC_CAST_EXPR")
         if is_base or self._is_for_any_type(node, above):
             return
         self.note(node, inner, old)
         if new is not None and old.kind.name != "VOID":
             self.note(node, node, new)
 
+    def _is_to_reference(self, node: Node, inner: Node) -> bool:
+        """Whether a cast is to a reference; only its text says so."""
+        if node.extent is None or inner.extent is None:
+            return False
+        return any(
+            word.text == "&" for word in self._text.within(node.extent.file, node.extent.start, inner.extent.start)
+        )
+
     def _counting(self, size: Node, above: tuple[Node, ...]) -> None:
-        """Take in that the size of a struct says more than how many bytes some are: how many numbers are in it, say."""
+        """Note a size of a struct that is used for more than a number of bytes, as for how many numbers are in it."""
         struct = _sized(size)
         if struct is None or struct.kind.name != "RECORD" or scalar_of(struct) is not None:
             return
@@ -131,16 +161,15 @@ class HostUses:
                 others = [_sized(each) for each in other.walk() if each.kind == "CXX_UNARY_EXPR"]
                 is_alone = without_casts(inner) is size
                 is_divided = is_alone and left is inner and parent.operator in ("/", "%", "==", "!=")
-                if any(each is None or bare_name(each) != bare_name(struct) for each in others) or (
-                    is_divided and not others
-                ):
+                is_of_other = any(each is None or bare_name(each) != bare_name(struct) for each in others)
+                if is_of_other or (is_divided and not others):
                     self.note(size, size, struct)
-            elif parent.kind not in (*TRANSPARENT, *ANY_CAST):
+            elif parent.kind not in _CONVERSIONS:
                 return
             inner = parent
 
     def _computing(self, node: Node, above: tuple[Node, ...]) -> None:
-        """Take in that the host computes a field of a struct by value, or computes with it."""
+        """Note that the host computes a field of a struct by value, or computes with it."""
         field = self._place(node.children[0]) if node.children and _is_field_by_value(node.children[0]) else None
         if field is None or node.extent is None or is_pointer(node.canonical):
             return
@@ -150,26 +179,22 @@ class HostUses:
             if node.kind == _COMPOUND:
                 self._read_back.setdefault(field, node.extent)
             return
-        parent = next((each for each in reversed(above) if each.kind not in (*TRANSPARENT, *ANY_CAST)), None)
+        parent = next((each for each in reversed(above) if each.kind not in _CONVERSIONS), None)
         if parent is None or parent.kind == "INIT_LIST_EXPR":
             return
+        is_used = parent.operator != "=" or not _is_field_by_value(parent.children[0])
         if parent.kind == "CALL_EXPR":
-            is_used = self._program_calls(parent) or math_function(parent.spelling) is not None
-        else:
-            is_used = parent.operator != "=" or not _is_field_by_value(parent.children[0])
+            is_kernel = any(kernel.name == parent.spelling for kernel in self._program.kernels)
+            is_own = parent.referenced is not None and self._unit.extent(parent.referenced) is not None
+            is_used = (is_own and not is_kernel) or math_function(parent.spelling) is not None
         if is_used:
             self._read_back.setdefault(field, node.extent)
 
-    def _program_calls(self, call: Node) -> bool:
-        """Whether a function of the program's host is called."""
-        called = call.referenced
-        kernels = {launched.name for launched in self._program.kernels}
-        return called is not None and self._unit.extent(called) is not None and call.spelling not in kernels
-
     def _untyped(self, node: Node, above: tuple[Node, ...]) -> None:
-        """Take in what is done with a pointer to void: what it is cast to has its bytes."""
+        """Note the casts of a pointer to void, and the calls that are given it."""
         parent = next((each for each in reversed(above) if each.kind not in TRANSPARENT), None)
-        if parent is None or node.referenced is None or element_behind(node.canonical).kind.name != "VOID":
+        is_untyped = node.canonical.kind.name == "POINTER" and element_behind(node.canonical).kind.name == "VOID"
+        if parent is None or node.referenced is None or not is_untyped:
             return
         element = element_behind(parent.canonical) if parent.kind in ANY_CAST else None
         if element is not None and (scalar_of(element) is not None or element.kind.name == "RECORD"):
@@ -181,7 +206,7 @@ class HostUses:
             self._given_raw.setdefault(node.referenced.get_usr(), node.extent)
 
     def _reaching(self, node: Node, above: tuple[Node, ...]) -> None:
-        """Take in the address of a field that is a number: counted on from there, it is that of the next field."""
+        """Note the address of a field that is a number: an offset from it may lead to the next field."""
         field = bare(node.children[0]).referenced
         if node.extent is None or field is None or field.kind.name != "FIELD_DECL":
             return
@@ -190,51 +215,35 @@ class HostUses:
         parent = next((each for each in reversed(above) if each.kind not in TRANSPARENT), None)
         is_one = parent is not None and (parent.operator == "*" or self._is_given_one(parent, node.extent))
         if not is_one and not self._is_for_any_type(node, above):
-            struct = field.semantic_parent.type.get_canonical()
-            self._reached.append((node.extent, tuple(numbers_in(struct))))
+            self._reached.append((node.extent, numbers_in(field.semantic_parent.type.get_canonical())))
 
     def _is_given_one(self, parent: Node, address: Extent) -> bool:
-        """Whether a variable or parameter gets an address of which no more than the one number there is used."""
+        """Whether a variable or parameter gets an address and only the one number there is used."""
         function: Function | None = self._function
         variable = parent.cursor if parent.kind == "VAR_DECL" else None
-        if parent.kind == "CALL_EXPR" and parent.referenced is not None:
-            called = parent.referenced.get_usr()
-            function = next((f for unit in self._program.units for f in unit.functions if f.usr == called), None)
+        if parent.kind == "CALL_EXPR":
+            function = self._function_of(parent.referenced)
             given = zip(parent.arguments, function.parameters if function is not None else (), strict=False)
             named = (own.cursor for each, own in given if each.extent is not None and address in each.extent)
             variable = next(named, None)
         if function is None or variable is None:
             return False
-        uses = ones = 0
-        for each in function.block.walk():
-            uses += each.kind == "DECL_REF_EXPR" and each.referenced == variable
-            is_one = each.kind == "UNARY_OPERATOR" and each.operator == "*"
-            ones += is_one and bare(each.children[0]).referenced == variable
-        return uses == ones
+        within = list(function.block.walk())
+        uses = sum(each.kind == "DECL_REF_EXPR" and each.referenced == variable for each in within)
+        read = (bare(each.children[0]) for each in within if each.kind == "UNARY_OPERATOR" and each.operator == "*")
+        return bool(uses == sum(each.referenced == variable for each in read))
 
-    def _is_to_reference(self, node: Node, inner: Node) -> bool:
-        """Whether a cast is to a reference, which only its text says."""
-        if node.extent is None or inner.extent is None:
-            return False
-        words = self._text.within(node.extent.file, node.extent.start, inner.extent.start)
-        return any(word.text == "&" for word in words)
-
-    def note(self, node: Node, used: Node, element: Any) -> None:
-        """Note that a node uses the bytes of memory with such elements; those of a struct are all its numbers."""
-        if node.extent is not None:
-            is_struct = element.kind.name == "RECORD" and scalar_of(element) is None
-            places = numbers_in(element) if is_struct else [self._place(used)] if scalar_of(element) else []
-            self._raw.update(dict.fromkeys((node.extent, place) for place in places if place is not None))
+    def _function_of(self, called: Any) -> Function | None:
+        """Return a function of the program that is called."""
+        usr = called.get_usr() if called is not None else ""
+        return next((f for unit in self._program.units for f in unit.functions if f.usr == usr), None)
 
     def _is_for_any_type(self, node: Node, above: tuple[Node, ...]) -> bool:
         """Whether an address is converted for a call that does the same with memory of any type."""
-        passed, call = node, None
-        for parent in reversed(above):
-            if parent.kind not in (*TRANSPARENT, *ANY_CAST):
-                call = parent if parent.kind == "CALL_EXPR" else None
-                break
-            passed = parent
-        if call is None or call.referenced is None:
+        around = next((i for i, each in enumerate(reversed(above)) if each.kind not in _CONVERSIONS), len(above))
+        call = above[-1 - around] if around < len(above) else None
+        passed = above[-around] if around else node
+        if call is None or call.kind != "CALL_EXPR" or call.referenced is None:
             return False
         if self._unit.extent(call.referenced) is not None:
             index = next((i for i, each in enumerate(call.arguments) if each.extent == passed.extent), -1)
@@ -243,16 +252,15 @@ class HostUses:
             return True
         if call.spelling not in ("memset", "memcpy", "memmove") or len(call.arguments) != 3:
             return False
-        sides = [without_casts(each).canonical for each in call.arguments[: 1 if call.spelling == "memset" else 2]]
-        sizes = [inner for inner in call.arguments[2].walk() if inner.kind == "CXX_UNARY_EXPR"]
-        elements = [element_behind(side) for side in sides]
-        elements += [element_of(size.children[-1].canonical) if size.children else None for size in sizes]
-        are_structs = all(each is not None and each.kind.name == "RECORD" for each in elements)
-        return are_structs and bool(sizes) and len(set(map(bare_name, elements))) == 1
+        sides = call.arguments[: 1 if call.spelling == "memset" else 2]
+        elements = [element_behind(without_casts(side).canonical) for side in sides]
+        sizes = [_sized(inner) for inner in call.arguments[2].walk() if inner.kind == "CXX_UNARY_EXPR"]
+        are_structs = all(each is not None and each.kind.name == "RECORD" for each in (*elements, *sizes))
+        return are_structs and bool(sizes) and len(set(map(bare_name, (*elements, *sizes)))) == 1
 
     def _only_allocates(self, called: Any, index: int) -> bool:
-        """Whether a function of the program only allocates or frees what a parameter points at."""
-        function = next((f for unit in self._program.units for f in unit.functions if f.usr == called.get_usr()), None)
+        """Whether a function of the program only allocates or frees the memory of a parameter."""
+        function = self._function_of(called)
         if function is None or index >= len(function.parameters):
             return False
         parameter = function.parameters[index].cursor
@@ -267,7 +275,7 @@ class HostUses:
 def _is_field_by_value(node: Node) -> bool:
     """Whether an expression is a number in a struct that no pointer or index leads to."""
     node = bare(node)
-    while node.kind == "ARRAY_SUBSCRIPT_EXPR" and "ARRAY" in bare(node.children[0]).canonical.kind.name:
+    while node.kind == "ARRAY_SUBSCRIPT_EXPR" and is_array(bare(node.children[0]).canonical):
         node = bare(node.children[0])
     if node.kind != "MEMBER_REF_EXPR" or node.referenced is None or node.referenced.kind.name != "FIELD_DECL":
         return False
@@ -276,11 +284,6 @@ def _is_field_by_value(node: Node) -> bool:
     return node.kind == "MEMBER_REF_EXPR" or (node.kind == "DECL_REF_EXPR" and node.canonical.kind.name == "RECORD")
 
 
-def _is_variadic(kind: Any) -> bool:
-    """Whether what is called takes more arguments than it names; what is no function, as a pointer to one, does not."""
-    return kind.kind.name == "FUNCTIONPROTO" and bool(kind.is_function_variadic())
-
-
 def _sized(size: Node) -> Any:
-    """Return the type whose size is asked for, of an array that of its elements; None if it is a type of C++'s own."""
+    """Return the type whose size is asked for, of an array that of its elements; None for a type of C++'s own."""
     return element_of(size.children[-1].canonical) if size.children else None

@@ -1,4 +1,4 @@
-"""The launches of a run, each with its kernel, and with its arguments as the kernel's template takes them."""
+"""The launches of a run, with their kernels and their arguments as the kernels' templates take them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,15 @@ import numpy as np
 from mptune.adopt.capture import Capture, Launch, Place, Scalar, Structure, plain_name
 from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.classing import type_classes
+from mptune.adopt.number_types import NUMBERS, SCALARS, vector_of
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Kernel, Parameter, Program
 from mptune.adopt.template import class_of, fields_of, layout_of
 
-#: Types of C++, as NumPy and definitions call them.
-INTEGERS: Final = {
-    "char": "int8", "signed char": "int8", "unsigned char": "uint8", "bool": "uint8", "short": "int16",
-    "unsigned short": "uint16", "int": "int32", "unsigned int": "uint32", "long": "int64", "unsigned long": "uint64",
-    "long long": "int64", "unsigned long long": "uint64",
-}  # fmt: skip
-NUMPY: Final = {"double": "float64", "float": "float32", "__half": "float16"}
+#: NumPy's names of C++'s types: whole numbers, and those of floating-point types.
+NUMPY: Final = {name: each.numpy for name, each in NUMBERS.items() if each.precision and each.numpy}
+INTEGERS: Final = {name: each.numpy for name, each in NUMBERS.items() if name not in SCALARS}
 AXES: Final = "xyz"
-_VECTOR: Final = re.compile(r"(double|float|int)([1-4])")
 _WHOLE: Final = re.compile(r"\b(?:(?:long|short|unsigned|signed|int|char)\b\s*)+")
 
 Number = int | float
@@ -212,8 +208,7 @@ def classes_in(program: Program, capture: Capture) -> TypeClasses:
 
     Those that have the same memory in the run are one. Kernels that are not to be tuned keep theirs.
     """
-    classes = type_classes(program)
-    classes = classes.joined(_sharing(program, classes, capture))
+    classes = type_classes(program, lambda classes: _sharing(program, classes, capture))
 
     def kept(each: TypeClass) -> TypeClass:
         others = [label for label in each.kernels if program.tuned and label not in program.tuned]
@@ -335,18 +330,14 @@ def _field(leaf: Parameter, value: Structure, place: int) -> Scalar | Place | st
 
 def numbers_of(parameter: Parameter) -> tuple[str, int]:
     """Return the type of the numbers that a parameter is or points at, and how many an element has."""
-    return parameter.memory.numbers if parameter.memory is not None else _scalar(parameter.element)
-
-
-def _scalar(element: str) -> tuple[str, int]:
-    """Return the type of the numbers in an element of an array, and how many they are."""
-    found = _VECTOR.fullmatch(element)
-    return (found[1], int(found[2])) if found else (element, 1)
+    if parameter.memory is not None:
+        return parameter.memory.numbers
+    return vector_of(parameter.element) or (parameter.element, 1)
 
 
 def bytes_of(element: str) -> int:
     """Return the bytes of an element."""
-    scalar, components = _scalar(element)
+    scalar, components = vector_of(element) or (element, 1)
     return components * np.dtype(INTEGERS.get(scalar) or NUMPY[scalar]).itemsize
 
 

@@ -1,8 +1,8 @@
 """Programs as libclang reads them, and changes of their text.
 
-CUDA and HIP are parsed as clang's own CUDA, for the host, with a header of ours (``files/reading.hpp``) in place of
-theirs. Every place in a source is an :class:`Extent`, in characters of the text as it stands in the file; what is
-written through a macro's argument is where the argument is written.
+CUDA and HIP are parsed as clang's own CUDA, for the host. The headers with which programs run here (``files/layer``)
+stand in place of theirs. Every place in a source is an :class:`Extent`, in characters of the text as it stands in the
+file. A place in a macro's argument is where the argument is written.
 """
 
 from __future__ import annotations
@@ -22,62 +22,28 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from mptune.adopt.first_header import first_header
-from mptune.adopt.rewriting import without_definitions
+from mptune.adopt.rewriting import has_device_code, without_definitions
 from mptune.cpp.prelude import prelude_folder, shared_intrinsics
 from mptune.errors import MptuneError, did_you_mean
 
 #: Kinds of nodes around an expression that its text does not name: implicit conversions and parentheses.
 TRANSPARENT: Final = ("UNEXPOSED_EXPR", "PAREN_EXPR")
-#: Kinds of casts: those that convert a value, and with the one that only reads memory as something else.
+#: Kinds of casts that convert a value; and with the one that reads memory as another type.
 CASTS: Final = ("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR")
 ANY_CAST: Final = (*CASTS, "CXX_REINTERPRET_CAST_EXPR")
-
-#: Headers of CUDA and HIP that ``reading.hpp`` stands for.
-RUNTIME_HEADERS: Final = (
-    "cuda.h",
-    "cuda_runtime.h",
-    "cuda_runtime_api.h",
-    "cuda_fp16.h",
-    "cuda_bf16.h",
-    "cuda_profiler_api.h",
-    "device_functions.h",
-    "device_launch_parameters.h",
-    "driver_types.h",
-    "math_constants.h",
-    "math_functions.h",
-    "sm_60_atomic_functions.h",
-    "vector_functions.h",
-    "vector_types.h",
-    "helper_cuda.h",
-    "hip/hip_runtime.h",
-    "hip/hip_runtime_api.h",
-    "hip/hip_fp16.h",
-    "hip/hip_bf16.h",
+#: Kinds of cursors that are functions.
+FUNCTIONS: Final = (
+    *("FUNCTION_DECL", "FUNCTION_TEMPLATE", "CXX_METHOD", "CONSTRUCTOR", "DESTRUCTOR", "CONVERSION_FUNCTION"),
 )
-
-#: Names of types that only these headers declare: a program without them may have a kernel, or a number, called half.
-_OF_HEADERS: Final = dict.fromkeys(
-    ("cuda_fp16.h", "cuda_bf16.h", "hip/hip_fp16.h", "hip/hip_bf16.h"),
-    "typedef __half half;\ntypedef __half2 half2;\n",
-)
-#: What the C++ library of zig takes of a compiler that is newer than libclang's.
+_REFERENCES: Final = ("DECL_REF_EXPR", "CALL_EXPR", "MEMBER_REF_EXPR")
+_BODIES: Final = ("COMPOUND_STMT", "CXX_TRY_STMT")
+#: Compiler built-ins that zig's C++ library uses and libclang does not know.
 _LATER_BUILTINS: Final = (
     *("-D__builtin_clzg(x,...)=__builtin_clzll(x)", "-D__builtin_ctzg(x,...)=__builtin_ctzll(x)"),
-    *(
-        "-D__builtin_popcountg(x)=__builtin_popcountll(x)",
-        "-D__GCC_DESTRUCTIVE_SIZE=64",
-        "-D__GCC_CONSTRUCTIVE_SIZE=64",
-    ),
+    *("-D__builtin_popcountg(x)=__builtin_popcountll(x)", "-D__GCC_DESTRUCTIVE_SIZE=64"),
+    "-D__GCC_CONSTRUCTIVE_SIZE=64",
 )
-#: zig has no OpenMP.
-_OMP: Final = """#pragma GCC system_header
-#if __has_include_next(<omp.h>)
-#include_next <omp.h>
-#else
-#include "{}"
-#endif
-"""
+_LINE: Final = re.compile(r"#line (\d+)")
 
 
 class ProgramError(MptuneError):
@@ -90,9 +56,9 @@ class Extent:
 
     Attributes:
         file: the file, resolved.
-        start: where it begins, in characters.
-        end: where it ends (the first character that no longer belongs to it).
-        line: the line it begins at, from 1.
+        start: the place of its first character.
+        end: the place after its last character.
+        line: the line of its first character, from 1.
     """
 
     file: Path
@@ -113,7 +79,7 @@ class SourceFile:
 
     Attributes:
         path: the file, resolved.
-        text: what is in it, line ends as they are; bytes that are no UTF-8 survive a write with ``surrogateescape``.
+        text: its text, line ends unchanged; bytes that are no UTF-8 survive a write with ``surrogateescape``.
     """
 
     path: Path
@@ -124,9 +90,9 @@ class SourceFile:
         """Read a file.
 
         Raises:
-            ProgramError: it is not there, or no file.
+            ProgramError: it is missing, or no regular file.
         """
-        if path.exists() and not (path.is_file() or path.is_dir()):  # of a pipe nothing may ever come
+        if path.exists() and not (path.is_file() or path.is_dir()):  # reading a pipe may never end
             raise ProgramError(f"cannot read {path}: it is not a regular file")
         try:
             return cls(path, path.read_bytes().decode("utf-8", "surrogateescape"))
@@ -140,7 +106,7 @@ class SourceFile:
         return self.text[extent.start : extent.end]
 
     def line(self, number: int) -> int:
-        """Return which line a line counts as, from 1: ``#line`` says so."""
+        """Return the number that ``#line`` directives give to a line, from 1."""
         for at, named in reversed(_named_lines(self.text)):
             if number > at:
                 return named + number - at - 1
@@ -149,14 +115,11 @@ class SourceFile:
 
 @functools.lru_cache(maxsize=256)
 def _named_lines(text: str) -> tuple[tuple[int, int], ...]:
-    """Return the lines with ``#line``, each with the number it gives to the next."""
+    """Return the lines with ``#line``, each with the number of the next line."""
     if "#line " not in text:
         return ()
     found = ((number, _LINE.match(line)) for number, line in enumerate(text.split("\n"), 1))
     return tuple((number, int(line[1])) for number, line in found if line)
-
-
-_LINE: Final = re.compile(r"#line (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +127,10 @@ class Refusal:
     """Something in the program that mptune cannot adopt.
 
     Attributes:
-        extent: where.
-        what: what it does that cannot be adopted ("uses cub").
+        extent: its place.
+        what: what the program does there ("uses cub").
         remedy: what the user can do.
-        kernel: the label of the kernel that cannot be adopted, or the function with the loop; "" if it is the program.
+        kernel: the label of the kernel that cannot be adopted, or the function with the loop; "" for the program.
         is_loop: whether it is a loop, which stays in its function then.
     """
 
@@ -178,20 +141,14 @@ class Refusal:
     is_loop: bool = False
 
     def __str__(self) -> str:
-        subject = f"kernel {self.kernel}" if self.kernel else "the program"
-        if self.is_loop:
-            subject = f"the loop in {self.kernel}"
+        subject = f"the loop in {self.kernel}" if self.is_loop else f"kernel {self.kernel}"
+        subject = subject if self.kernel else "the program"
         return f"{self.extent}: {subject} cannot be adopted: it {self.what}; {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """What clang has to say of a place in the program.
-
-    Attributes:
-        message: clang's words.
-        extent: where, of no length; None outside the program's files.
-    """
+    """An error of clang, with its place; the place is None outside the program's files."""
 
     message: str
     extent: Extent | None
@@ -202,7 +159,7 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Edit:
-    """A replacement of what is from ``start`` to ``end``, which goes with the piece of the text that is its scope."""
+    """A replacement of the text from ``start`` to ``end``; it moves with the piece of the text that is its scope."""
 
     start: int
     end: int
@@ -214,7 +171,7 @@ class Edits:
     """Replacements in the texts of a program, at places that do not overlap.
 
     Args:
-        files: the texts that are changed.
+        files: the texts.
     """
 
     def __init__(self, files: Sequence[SourceFile]) -> None:
@@ -222,7 +179,7 @@ class Edits:
         self._edits: dict[Path, list[_Edit]] = {path: [] for path in self._texts}
 
     def replace(self, extent: Extent, text: str) -> None:
-        """Replace a piece of a text; one of no length is an insertion. The same replacement twice counts once.
+        """Replace a piece of a text; an empty piece is an insertion. The same replacement twice counts once.
 
         Raises:
             ValueError: it overlaps another replacement.
@@ -239,11 +196,11 @@ class Edits:
         edits.insert(at, new)
 
     def insert(self, file: Path, offset: int, text: str) -> None:
-        """Insert a text before a character of a file; of two at the same place the later one comes second."""
+        """Insert a text before a character of a file, after earlier insertions at the same place."""
         self._insert(file, offset, text, (offset, offset))
 
     def surround(self, extent: Extent, before: str, after: str) -> None:
-        """Insert texts before and after a piece, without which the piece does not have them."""
+        """Insert texts before and after a piece; they are part of any text that contains the piece."""
         self._insert(extent.file, extent.start, before, (extent.start, extent.end))
         self._insert(extent.file, extent.end, after, (extent.start, extent.end))
 
@@ -252,10 +209,10 @@ class Edits:
         if any(edit.start < offset < edit.end for edit in edits):
             raise ValueError(f"an insertion within a changed text of {file.name}")
         new = _Edit(offset, offset, text, scope)
-        edits.insert(bisect.bisect_right(edits, new), new)  # before what is replaced there
+        edits.insert(bisect.bisect_right(edits, new), new)  # before a replacement that starts there
 
     def text(self, extent: Extent) -> str:
-        """Return a piece of a changed text: the replacements that lie within the piece are done."""
+        """Return a piece of a text with the replacements within the piece done."""
         return self._changed(extent.file, extent.start, extent.end)
 
     def file(self, path: Path) -> str:
@@ -283,42 +240,25 @@ _BINARY: Final = (
     *("&&", "||", "=", "*=", "/=", "%=", "+=", "-=", "<<=", ">>=", "&=", "^=", "|=", ","),
 )
 _UNARY: Final = (
-    "",
-    "++",
-    "--",
-    "++",
-    "--",
-    "&",
-    "*",
-    "+",
-    "-",
-    "~",
-    "!",
-    "__real",
-    "__imag",
-    "__extension__",
-    "co_await",
+    *("", "++", "--", "++", "--", "&", "*", "+", "-", "~", "!", "__real", "__imag", "__extension__", "co_await"),
 )
 
 
-#: What a function does.
-_BODIES: Final = ("COMPOUND_STMT", "CXX_TRY_STMT")
-
-
 class Node:
-    """A cursor of libclang's with what is asked of it more than once.
+    """A cursor of libclang with its properties kept.
 
     Attributes:
+        unit: the file it is read from.
         cursor: libclang's.
-        kind: of the cursor ("CALL_EXPR").
+        kind: the kind of the cursor ("CALL_EXPR").
     """
 
-    __slots__ = ("_canonical", "_children", "_extent", "_referenced", "_unit", "cursor", "kind")
+    __slots__ = ("_canonical", "_children", "_extent", "_referenced", "cursor", "kind", "unit")
 
     def __init__(self, unit: TranslationUnit, cursor: Any) -> None:
         self.cursor = cursor
         self.kind: str = cursor.kind.name
-        self._unit = unit
+        self.unit = unit
         self._children: tuple[Node, ...] | None = None
         if self.kind == "UNEXPOSED_EXPR" and (parts := _parts_without_middle(cursor)):
             self.kind, self._children = "CONDITIONAL_OPERATOR", tuple(Node(unit, part) for part in parts)
@@ -328,20 +268,32 @@ class Node:
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """What it consists of, in the order of the text."""
+        """Its parts, in the order of the text."""
         if self._children is None:
-            self._children = tuple(Node(self._unit, child) for child in self.cursor.get_children())
+            self._children = tuple(Node(self.unit, child) for child in self.cursor.get_children())
         return self._children
 
     @property
     def arguments(self) -> tuple[Node, ...]:
         """The arguments of a call, or the parameters of a function."""
-        return tuple(Node(self._unit, child) for child in self.cursor.get_arguments())
+        if self.kind == "CALL_EXPR" and self.is_launch:
+            return self.children[2:]
+        return tuple(Node(self.unit, child) for child in self.cursor.get_arguments() if child is not None)
+
+    @property
+    def is_launch(self) -> bool:
+        """Whether a call is the launch of a kernel (``k<<<grid, block>>>(x)``)."""
+        return len(self.children) > 1 and self.children[1].spelling == "__cudaPushCallConfiguration"
 
     @property
     def spelling(self) -> str:
         """The name it has or calls; "" for none."""
         return str(self.cursor.spelling)
+
+    @property
+    def usr(self) -> str:
+        """The name that clang has for a declaration, the same in all files."""
+        return str(self.cursor.get_usr())
 
     @property
     def canonical(self) -> Any:
@@ -364,7 +316,7 @@ class Node:
     def extent(self) -> Extent | None:
         """Where it is written; None outside the program's files."""
         if self._extent is False:
-            self._extent = self._unit.extent(self.cursor)
+            self._extent = self.unit.extent(self.cursor)
         assert not isinstance(self._extent, bool)
         return self._extent
 
@@ -378,7 +330,7 @@ class Node:
 
     @property
     def value(self) -> int | None:
-        """The whole number that it always is; None for anything else."""
+        """The value of a constant expression of whole numbers; None for any other."""
         library = _libclang().conf.lib
         found = library.clang_Cursor_Evaluate(self.cursor)
         if not found:
@@ -389,7 +341,7 @@ class Node:
         return value
 
     def walk(self) -> Iterator[Node]:
-        """Give it and everything within it, in the order of the text."""
+        """Yield it and everything within it, in the order of the text."""
         waiting = [self]
         while waiting:
             node = waiting.pop()
@@ -400,14 +352,14 @@ class Node:
 def _parts_without_middle(cursor: Any) -> list[Any]:
     """Return the three parts of GNU's ``a ?: b``, for which libclang has no kind; none for anything else.
 
-    It gives what is asked twice before: as it is written, and as the condition.
+    libclang gives the condition twice: as written, and as a value.
     """
     parts = list(cursor.get_children())
     return parts[1:] if len(parts) == 4 and parts[0].extent == parts[1].extent == parts[2].extent else []
 
 
 def bare(node: Node) -> Node:
-    """Return an expression without what :data:`TRANSPARENT` says is around it."""
+    """Return an expression without parentheses and implicit conversions."""
     while node.kind in TRANSPARENT and node.children:
         node = node.children[-1]
     return node
@@ -422,10 +374,10 @@ def without_casts(node: Node) -> Node:
 
 @dataclass(frozen=True, slots=True)
 class TemplateArgument:
-    """What a parameter of a template stands for.
+    """An argument of a template.
 
     Attributes:
-        name: the parameter (``T``).
+        name: of the parameter (``T``).
         kind: "typename", or the type of a parameter that is a value (``int``).
         value: the argument (``double``, ``19``).
     """
@@ -435,6 +387,12 @@ class TemplateArgument:
     value: str
 
 
+def labelled(name: str, arguments: Iterable[TemplateArgument]) -> str:
+    """Return the name by which a call names an instantiation (``find_wall<19>``)."""
+    given = ", ".join(argument.value for argument in arguments)
+    return f"{name}<{given}>" if given else name
+
+
 @dataclass(frozen=True, slots=True)
 class Specialisation:
     """An instantiation of a class template.
@@ -442,8 +400,8 @@ class Specialisation:
     Attributes:
         template: clang's name of the template.
         name: of the type (``Grid<double>``).
-        arguments: what the template's parameters stand for.
-        fields: its fields, with their types; where they are written is in the template.
+        arguments: of the template.
+        fields: its fields, with their types; they are written in the template.
     """
 
     template: str
@@ -454,15 +412,15 @@ class Specialisation:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of the program with a body; of a template, each instantiation is one.
+    """A function of the program with a body; each instantiation of a template is one.
 
     Attributes:
         name: its name.
-        arguments: what the parameters of its template stand for; empty for a function that is none.
+        arguments: of its template; empty for a function that is none.
         extent: its definition, with ``template <...>``.
         body: from the opening brace (or ``try``) to the closing one.
         is_kernel: whether it is ``__global__``.
-        is_device: whether it is a kernel or runs on the device when called there.
+        is_device: whether it is a kernel or a device function.
         usr: clang's name of it, the same in all files.
         node: its cursor: parameters and body with their types, the template's parameters replaced.
     """
@@ -478,8 +436,8 @@ class Function:
 
     @property
     def label(self) -> str:
-        """How a call names it (``find_wall<19>``)."""
-        return self.name + (f"<{', '.join(argument.value for argument in self.arguments)}>" if self.arguments else "")
+        """The name by which a call names it (``find_wall<19>``)."""
+        return labelled(self.name, self.arguments)
 
     @property
     def parameters(self) -> tuple[Node, ...]:
@@ -488,12 +446,12 @@ class Function:
 
     @property
     def block(self) -> Node:
-        """Its body, with what catches where that is a ``try``."""
+        """Its body, with the handlers of a ``try``."""
         return next(child for child in self.node.children if child.kind in _BODIES)
 
 
 class TranslationUnit:
-    """A file as clang parsed it, with everything of the program that it includes.
+    """A file as clang parsed it, with the program's headers that it includes.
 
     Attributes:
         path: the file, resolved.
@@ -521,43 +479,35 @@ class TranslationUnit:
         return self._files[name]
 
     def files(self) -> tuple[SourceFile, ...]:
-        """Return the file and those of the program that it includes, in the order in which they are read."""
+        """Return the file and the program's headers that it includes, in the order in which they are read."""
         names = [str(self.path), *(str(inclusion.include.name) for inclusion in self.unit.get_includes())]
         found = {source.path: source for name in names if (source := self.source(name)) is not None}
         return tuple(found.values())
 
+    def _outside(self, cursors: Iterable[Any]) -> Iterator[Any]:
+        """Yield the program's declarations, those in namespaces after the namespace."""
+        for cursor in cursors:
+            if not cursor.location.is_in_system_header and self.extent(cursor) is not None:
+                yield cursor
+                if cursor.kind.name in ("NAMESPACE", "LINKAGE_SPEC"):
+                    yield from self._outside(cursor.get_children())
+
     @functools.cached_property
     def top(self) -> tuple[Node, ...]:
-        """What the program's files declare and define outside functions and namespaces; macros and their uses, too."""
-        found: list[Node] = []
-
-        def take(cursors: Iterable[Any]) -> None:
-            for cursor in cursors:
-                if cursor.location.is_in_system_header or self.extent(cursor) is None:
-                    continue
-                if cursor.kind.name in ("NAMESPACE", "LINKAGE_SPEC"):
-                    take(cursor.get_children())
-                else:
-                    found.append(Node(self, cursor))
-
-        take(self.unit.cursor.get_children())
-        return tuple(found)
+        """The declarations of the program's files outside functions; macros and their uses, too."""
+        nodes = (Node(self, cursor) for cursor in self._outside(self.unit.cursor.get_children()))
+        return tuple(node for node in nodes if node.kind not in ("NAMESPACE", "LINKAGE_SPEC"))
 
     @functools.cached_property
     def namespaces(self) -> frozenset[str]:
         """The names of the namespaces in the program's files."""
-
-        def within(cursors: Iterable[Any]) -> Iterator[str]:
-            for cursor in cursors:
-                if cursor.kind.name in ("NAMESPACE", "NAMESPACE_ALIAS") and self.extent(cursor) is not None:
-                    yield str(cursor.spelling)
-                    yield from within(cursor.get_children())
-
-        return frozenset(within(self.unit.cursor.get_children())) - {""}
+        found = self._outside(self.unit.cursor.get_children())
+        kinds = ("NAMESPACE", "NAMESPACE_ALIAS")
+        return frozenset(str(cursor.spelling) for cursor in found if cursor.kind.name in kinds) - {""}
 
     @functools.cached_property
     def macros(self) -> frozenset[str]:
-        """The names of all macros, of the system's headers too."""
+        """The names of all macros, with the system's."""
         children = self.unit.cursor.get_children()
         return frozenset(str(cursor.spelling) for cursor in children if cursor.kind.name == "MACRO_DEFINITION")
 
@@ -573,7 +523,7 @@ class TranslationUnit:
                 continue
             found[function.usr] = function
             for inner in node.walk():
-                called = inner.referenced if inner.kind in ("DECL_REF_EXPR", "CALL_EXPR", "MEMBER_REF_EXPR") else None
+                called = inner.referenced if inner.kind in _REFERENCES else None
                 if called is None or called.kind.name not in FUNCTIONS or called.get_usr() in found:
                     continue
                 definition = called.get_definition()
@@ -596,9 +546,13 @@ class TranslationUnit:
         """Return a key that puts places into the order in which the compiler reads them, through includes."""
         return (*self._order_of_files.get(extent.file, ()), extent.start)
 
+    def contains(self, path: Path) -> bool:
+        """Whether it is the file, or includes it."""
+        return path in self._order_of_files
+
     @functools.cached_property
     def _order_of_files(self) -> dict[Path, tuple[int, ...]]:
-        """For each file of the program where it is read: the places of the includes that lead to it."""
+        """The places of the includes that lead to each file of the program."""
         order: dict[Path, tuple[int, ...]] = {self.path: ()}
         for inclusion in self.unit.get_includes():
             if inclusion.source is None:
@@ -612,24 +566,22 @@ class TranslationUnit:
         """Return a function with a body; None for one that has none, and for a template itself."""
         body = next((child for child in node.children if child.kind in _BODIES), None)
         if body is None or node.kind == "FUNCTION_TEMPLATE" or body.extent in (None, node.extent):
-            return None  # (what the compiler writes by itself has the struct's extent)
-        cindex = _libclang()
-        template = cindex.conf.lib.clang_getSpecializedCursorTemplate(node.cursor)
+            return None  # (functions that the compiler adds have the struct's extent)
+        template = _libclang().conf.lib.clang_getSpecializedCursorTemplate(node.cursor)
         extent = self.extent(template) if template is not None else node.extent
         if extent is None or body.extent not in extent:
             extent = node.extent
         if extent is None:
             return None
         attributes = {child.kind for child in node.children}
-        is_kernel = "CUDAGLOBAL_ATTR" in attributes
         return Function(
             name=node.spelling,
             arguments=_arguments(node.cursor, template),
             extent=extent,
             body=body.extent,
-            is_kernel=is_kernel,
-            is_device=is_kernel or "CUDADEVICE_ATTR" in attributes,
-            usr=node.cursor.get_usr(),
+            is_kernel="CUDAGLOBAL_ATTR" in attributes,
+            is_device=not attributes.isdisjoint(("CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR")),
+            usr=node.usr,
             node=node,
         )
 
@@ -638,45 +590,34 @@ class TranslationUnit:
         return self.range(cursor.extent)
 
     def range(self, extent: Any) -> Extent | None:
-        """Return where a range of clang's is; what is in the body of a macro is where the macro is used."""
-        start, end = self._place(extent.start), self._place(extent.end)
-        if start is None or end is None or start[0] != end[0] or end[1] < start[1]:
-            start, end = self._expansion(extent.start), self._expansion(extent.end)
-        if start is None or end is None or start[0] != end[0]:
-            return None
-        return self._extent(start[0], start[1], end[1], start[2])
+        """Return where a range of clang's is; a place in the body of a macro is where the macro is used."""
+        start, end = (self._located("clang_getSpellingLocation", each) for each in (extent.start, extent.end))
+        if start is None or end is None or start[0] != end[0] or end[1] < start[1] or self.source(start[0]) is None:
+            return self._expanded(extent)
+        return self._extent(start, end[1])
 
     def expansion(self, cursor: Any) -> Extent | None:
-        """Return the use of the macro that a cursor is written with; where it is written, if it is by none."""
-        start, end = self._expansion(cursor.extent.start), self._expansion(cursor.extent.end)
-        if start is None or end is None:
-            return None
-        return self._extent(start[0], start[1], end[1], start[2])
+        """Return the use of the macro that a cursor is written with; its own place if there is no macro."""
+        return self._expanded(cursor.extent)
+
+    def _expanded(self, extent: Any) -> Extent | None:
+        start, end = (self._located("clang_getExpansionLocation", each) for each in (extent.start, extent.end))
+        return self._extent(start, end[1]) if start is not None and end is not None and start[0] == end[0] else None
 
     def name(self, cursor: Any) -> Extent | None:
         """Return where the name of a declaration is written."""
-        start = self._place(cursor.location)
-        if start is None:
-            return None
-        return self._extent(start[0], start[1], start[1] + len(cursor.spelling.encode()), start[2])
+        start = self._located("clang_getSpellingLocation", cursor.location)
+        return self._extent(start, start[1] + len(cursor.spelling.encode())) if start is not None else None
 
     def diagnostics(self) -> Iterator[Diagnostic]:
-        """Give clang's errors, in order."""
+        """Yield clang's errors, in order."""
         for found in self.unit.diagnostics:
             if found.severity >= 3:
-                start = self._expansion(found.location)
-                yield Diagnostic(
-                    found.spelling, self._extent(start[0], start[1], start[1], start[2]) if start else None
-                )
-
-    def _place(self, location: Any) -> tuple[str, int, int] | None:
-        """Return file, byte and line of what is written at a location, also in a macro's argument."""
-        return self._located("clang_getSpellingLocation", location)
-
-    def _expansion(self, location: Any) -> tuple[str, int, int] | None:
-        return self._located("clang_getExpansionLocation", location)
+                start = self._located("clang_getExpansionLocation", found.location)
+                yield Diagnostic(found.spelling, self._extent(start, start[1]) if start else None)
 
     def _located(self, function: str, location: Any) -> tuple[str, int, int] | None:
+        """Return file, byte and line of a location: where it is written, or where the macro around it is used."""
         cindex = _libclang()
         file, line, column, offset = cindex.c_object_p(), ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
         getattr(cindex.conf.lib, function)(location, file, line, column, offset)
@@ -687,22 +628,19 @@ class TranslationUnit:
             self._names[address] = str(cindex.File(file).name)
         return self._names[address], offset.value, line.value
 
-    def _extent(self, name: str, start: int, end: int, line: int) -> Extent | None:
+    def _extent(self, start: tuple[str, int, int], end: int) -> Extent | None:
+        name, first, line = start
         source = self.source(name)
         if source is None:
             return None
         line = source.line(line)
         if source.text.isascii():
-            return Extent(source.path, start, end, line)
+            return Extent(source.path, first, end, line)
         if source.path not in self._places:
-            encoded = 0
-            places: list[int] = []
-            for character in source.text:
-                places.append(encoded)
-                encoded += len(character.encode("utf-8", "surrogateescape"))
-            self._places[source.path] = tuple(places)
+            lengths = (len(character.encode("utf-8", "surrogateescape")) for character in source.text)
+            self._places[source.path] = tuple(itertools.accumulate(lengths, initial=0))
         known = self._places[source.path]
-        return Extent(source.path, bisect.bisect_left(known, start), bisect.bisect_left(known, end), line)
+        return Extent(source.path, bisect.bisect_left(known, first), bisect.bisect_left(known, end), line)
 
 
 def parse(
@@ -713,51 +651,34 @@ def parse(
 ) -> list[TranslationUnit]:
     """Parse the files of a program: CUDA and HIP by clang's CUDA, C++ (``.cpp``, ``.cc``, ``.cxx``) as such.
 
-    Errors of clang do not end it (see :meth:`TranslationUnit.diagnostics`): a program may call what ``reading.hpp``
-    lacks.
+    Errors of clang are no exceptions (see :meth:`TranslationUnit.diagnostics`): a program may call functions that
+    ``reading.hpp`` lacks.
 
     Args:
         files: the files that a compiler is given, no headers.
         defines: macros of the command line (``-D``), by name; "" for one without a value. They replace the program's.
         includes: folders of headers (``-I``).
-        texts: of files that are taken to have another text than on disk.
+        texts: texts of files that differ from those on disk.
 
     Raises:
         ProgramError: a file is missing, or libclang is.
     """
     cindex = _libclang()
-    stub = _files() / "include"
     texts = texts or {}
-    unsaved: list[tuple[str, Any]] = [(str(stub / name), _OF_HEADERS.get(name, "")) for name in RUNTIME_HEADERS]
-    unsaved.append((str(stub / "omp.h"), _OMP.format(_files() / "layer" / "omp.h")))
-    unsaved += ((str(path), text.encode("utf-8", "surrogateescape")) for path, text in texts.items())
+    unsaved = [(str(path), text.encode("utf-8", "surrogateescape")) for path, text in texts.items()]
     arguments = [
-        *(
-            "-x",
-            "cuda",
-            "-std=c++17",
-            "-nocudainc",
-            "-nocudalib",
-            "--cuda-host-only",
-            "-w",
-            "-Wno-register",
-            "-D__NVCC__",
-            "-ferror-limit=0",
-        ),
-        *(f"-I{stub}", *shared_intrinsics()),
-        *_compiler_headers(),
+        *("-x", "cuda", "-std=c++17", "-nocudainc", "-nocudalib", "--cuda-host-only", "-w", "-Wno-register"),
+        *("-D__NVCC__", "-ferror-limit=0", f"-I{_files() / 'layer'}", *shared_intrinsics(), *_compiler_headers()),
     ]
+    own = [SourceFile.read(path.resolve()) for path in files]
+    if not any(file.path.suffix in (".cu", ".hip") or has_device_code(file.text) for file in own):
+        arguments.append("-DMPTUNE_PLAIN")  # it may have functions with the names of CUDA's
+    arguments += ["-include", str(_files() / "reading.hpp")]
+    arguments += [f"-D{name}={value}" if value else f"-D{name}" for name, value in (defines or {}).items()]
+    arguments += [f"-I{folder}" for folder in includes]
     options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | 0x200  # keep going after a missing header
-    header = _files() / "reading.hpp"
-    if defines or includes:  # the header may be another one then
-        arguments += ["-include", str(header)]
-        arguments += [f"-D{name}={value}" if value else f"-D{name}" for name, value in (defines or {}).items()]
-        arguments += [f"-I{folder}" for folder in includes]
-    else:
-        arguments += first_header(cindex, header, tuple(arguments), options)
     units = []
-    for path in (file.resolve() for file in files):
-        SourceFile.read(path)
+    for path in (file.path for file in own):
         try:
             unit = cindex.Index.create().parse(str(path), arguments, unsaved, options)
         except cindex.TranslationUnitLoadError:
@@ -776,14 +697,8 @@ def parse(
     return units
 
 
-#: Kinds of cursors that are functions.
-FUNCTIONS: Final = (
-    *("FUNCTION_DECL", "FUNCTION_TEMPLATE", "CXX_METHOD", "CONSTRUCTOR", "DESTRUCTOR", "CONVERSION_FUNCTION"),
-)
-
-
 def _functions_of(node: Node) -> Iterator[Node]:
-    """Give the functions that a declaration is or has as members."""
+    """Yield the functions that a declaration is or has as members."""
     if node.kind in FUNCTIONS:
         yield node
     elif node.kind in ("STRUCT_DECL", "CLASS_DECL"):
@@ -792,7 +707,7 @@ def _functions_of(node: Node) -> Iterator[Node]:
 
 
 def specialisation_of(canonical: Any) -> Specialisation | None:
-    """Return which instantiation of a class template a type is; None if it is none."""
+    """Return the instantiation of a class template that a type is; None for any other type."""
     if canonical.kind.name != "RECORD":
         return None
     declaration = canonical.get_declaration()
@@ -804,7 +719,7 @@ def specialisation_of(canonical: Any) -> Specialisation | None:
 
 
 def _arguments(cursor: Any, template: Any) -> tuple[TemplateArgument, ...]:
-    """Return what the parameters of a template stand for in an instantiation."""
+    """Return the arguments of a template in an instantiation."""
     if template is None or cursor.get_num_template_arguments() < 1:
         return ()
     found = []
@@ -836,13 +751,12 @@ def _libclang() -> Any:
         from clang import cindex
     except ImportError:
         raise ProgramError("reading a program needs libclang: pip install 'libclang>=18'") from None
+    library, number = cindex.conf.lib, ctypes.POINTER(ctypes.c_uint)
     for name in ("clang_getSpellingLocation", "clang_getExpansionLocation"):
-        function = getattr(cindex.conf.lib, name)
-        number = ctypes.POINTER(ctypes.c_uint)
-        function.argtypes = [cindex.SourceLocation, ctypes.POINTER(cindex.c_object_p), number, number, number]
+        located = [cindex.SourceLocation, ctypes.POINTER(cindex.c_object_p), number, number, number]
+        getattr(library, name).argtypes = located
     for name in ("clang_getCursorBinaryOperatorKind", "clang_getCursorUnaryOperatorKind"):
-        getattr(cindex.conf.lib, name).argtypes = [cindex.Cursor]
-    library = cindex.conf.lib
+        getattr(library, name).argtypes = [cindex.Cursor]
     library.clang_Cursor_Evaluate.argtypes, library.clang_Cursor_Evaluate.restype = [cindex.Cursor], ctypes.c_void_p
     for name, result in (("getKind", ctypes.c_int), ("getAsLongLong", ctypes.c_longlong), ("dispose", None)):
         function = getattr(library, f"clang_EvalResult_{name}")
@@ -862,7 +776,7 @@ def _compiler_headers() -> tuple[str, ...]:
         return ()
     if Path("/usr/include/c++").is_dir():  # libclang finds these
         return (f"-isystem{Path(zig.origin).parent / 'lib' / 'include'}",)
-    # zig brings the headers of the C and C++ libraries, too, and says with which flags they are read.
+    # zig brings the headers of the C and C++ libraries, too, and prints the flags with which they are read.
     command = [sys.executable, "-m", "ziglang", "c++", "-c", "-x", "c++", os.devnull, "-###"]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stderr
     words = shlex.split(said.strip().rpartition("\n")[2])

@@ -1,4 +1,4 @@
-"""What a program consists of: its kernels with all that they need, its launches, and what cannot be adopted."""
+"""What a program consists of: its kernels with their needs, its launches, and what cannot be adopted."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mptune.adopt.accesses import Accesses
+from mptune.adopt.number_types import NUMBERS, bare_name, element_of, fields_within, has_bases, is_array, vector_of
 from mptune.adopt.outlining import CutLoop, outlined
 from mptune.adopt.parsing import (
     FUNCTIONS,
@@ -24,11 +25,12 @@ from mptune.adopt.parsing import (
     SourceFile,
     TemplateArgument,
     TranslationUnit,
+    labelled,
     parse,
     specialisation_of,
 )
 from mptune.adopt.rewriting import blanked, has_device_code
-from mptune.cpp.tokens import Token, tokens
+from mptune.cpp.tokens import tokens
 from mptune.errors import did_you_mean
 
 
@@ -37,12 +39,12 @@ class Field:
     """A number, or an array of numbers, in an element of memory.
 
     Attributes:
-        name: of the field, with the fields on the way (``position.x``); "" of memory of numbers.
-        scalar: its type in C++ without typedefs, "pointer" for what is none.
+        name: of the field, with the fields on the way (``position.x``); "" in memory of numbers.
+        scalar: its type in C++ without typedefs; "pointer" for a pointer.
         count: how many there are.
         offset: where it begins, in bytes.
-        struct: whose field it is; "" of memory of numbers.
-        components: how many are a vector (3 of ``double3``); 1 of numbers.
+        struct: the struct with the field; "" in memory of numbers.
+        components: how many make a vector (3 of ``double3``); 1 of numbers.
     """
 
     name: str
@@ -55,15 +57,15 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What an element of an array in memory is made of.
+    """An element of an array in memory.
 
     Attributes:
         name: its type without typedefs and qualifiers (``double``, ``double3``, ``Body``).
-        bytes: how long it is.
-        fields: the numbers in it; none of a type whose numbers cannot be told apart (unions, fields of bits).
-        declared: clang's names for the fields of its structs, also of those whose numbers cannot be told apart; vectors
+        bytes: its size.
+        fields: the numbers in it; none for a type whose numbers cannot be told apart (unions, fields of bits).
+        declared: clang's names of the fields of its structs, also of those whose numbers cannot be told apart; vectors
             have none.
-        alignment: what its place in memory is a multiple of, in bytes.
+        alignment: of its place in memory, in bytes.
     """
 
     name: str
@@ -74,10 +76,10 @@ class Memory:
 
     @property
     def numbers(self) -> tuple[str, int]:
-        """The type of its numbers and how many there are; if there are several types, it is bytes."""
+        """The type of its numbers and how many there are; bytes if there are several types."""
         scalars = {field.scalar for field in self.fields}
         count = sum(field.count for field in self.fields)
-        if len(scalars) == 1 and count and self.bytes == count * _BYTES.get(next(iter(scalars)), 0):
+        if len(scalars) == 1 and count and self.bytes == count * _bytes_of(next(iter(scalars))):
             return scalars.pop(), count
         return "unsigned char", self.bytes
 
@@ -93,31 +95,35 @@ class Memory:
 
     @property
     def has_gaps_in_others(self) -> bool:
-        """Whether there is something between its numbers, which are of one type, where they are of a shorter one.
+        """Whether its numbers, which are of one type, would have gaps between them in a shorter type.
 
         CUDA aligns a vector of two or four numbers to its length, but to 16 bytes at most.
         """
-        scalar = _BYTES.get(self.numbers[0], 1)
+        scalar = _bytes_of(self.numbers[0]) or 1
         lengths = {each.offset: (each.components & -each.components) * scalar for each in self.fields}
         is_apart = any(place % length or self.bytes % length for place, length in lengths.items())
         return is_apart or self.alignment > min(max(lengths.values(), default=1), 16)
 
     @property
     def padding(self) -> tuple[bool, ...]:
-        """Of each of its bytes whether it is between fields; empty if none is, or that is not known."""
-        if not all(field.scalar in _BYTES for field in self.fields):
+        """Of each byte whether it is between fields; empty if none is, or that is not known."""
+        if not all(_bytes_of(field.scalar) for field in self.fields):
             return ()
-        spans = [(field.offset, field.offset + field.count * _BYTES[field.scalar]) for field in self.fields]
+        spans = [(field.offset, field.offset + field.count * _bytes_of(field.scalar)) for field in self.fields]
         found = tuple(not any(start <= at < end for start, end in spans) for at in range(self.bytes))
         return found if spans and any(found) else ()
 
     @property
     def has_pointers(self) -> bool:
-        """Whether places in memory are kept in it."""
+        """Whether pointers are kept in it."""
         return any(field.scalar == "pointer" for field in self.fields)
 
 
-#: What a type has besides the name of what is pointed at.
+def _bytes_of(scalar: str) -> int:
+    return NUMBERS[scalar].bytes if scalar in NUMBERS else 0
+
+
+#: The parts of a type besides the name of the element.
 _DECORATION: Final = re.compile(r"\b(const|volatile|struct|__restrict)\b|\(anonymous namespace\)::|[*&()]|\[\w*\]")
 
 
@@ -129,13 +135,13 @@ class Parameter:
         name: its name ("" for none); of a field with the fields on the way (``u.x``, ``u.weights[2]``).
         type: its type as the program writes it (``const Real *``).
         canonical: its type without typedefs (``const double *``).
-        role: "in", "out" or "inout" for a pointer, by what the kernel and its device functions do with it; "scalar" for
+        role: "in", "out" or "inout" for a pointer, by the accesses of the kernel and its device functions; "scalar" for
             a number; "struct" for a struct by value.
-        extent: where it is declared.
-        fields: of a struct by value, of structs in it as well, and the elements of arrays in it.
-        memory: an element of what a pointer points at; None if it is none.
+        extent: its declaration.
+        fields: of a struct by value, with the fields of structs in it and the elements of arrays in it.
+        memory: an element of a pointer's memory; None for any other.
         is_used: whether the kernel uses it; a field that is a pointer may be left alone.
-        struct: of a struct by value its name, as members of type classes have it: without the namespace it is in.
+        struct: the name of a struct by value, as members of type classes have it, without its namespace.
     """
 
     name: str
@@ -179,7 +185,7 @@ class TemplateCall:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """Something outside a kernel that it needs.
+    """A declaration outside a kernel that the kernel needs.
 
     Attributes:
         kind: "function" (of the device), "prototype" (of one that is declared before it is defined), "struct",
@@ -190,7 +196,7 @@ class Declaration:
         arguments: of a function's template, as those of a kernel.
         calls: of instantiated device functions, in a function.
         memory: an element of a variable.
-        namespace: clang's name of what a struct is declared in.
+        namespace: clang's name of the scope of a struct.
     """
 
     kind: str
@@ -203,28 +209,28 @@ class Declaration:
 
     @property
     def label(self) -> str:
-        """How a call names it, with template arguments."""
-        return self.name + (f"<{', '.join(argument.value for argument in self.arguments)}>" if self.arguments else "")
+        """The name by which a call names it, with template arguments."""
+        return labelled(self.name, self.arguments)
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel of a program; an instantiation, if it is a template.
+    """A kernel of a program; each instantiation of a template is one.
 
     Attributes:
         name: its name.
-        arguments: what the parameters of its template stand for; empty if it is none.
+        arguments: of its template; empty if it is none.
         parameters: in order.
         extent: its definition, with ``template <...>``.
         body: from the opening brace to the closing one.
-        needs: what is declared outside and used in it, also through device functions; in the order of the source. A
+        needs: the declarations outside that it uses, also through device functions, in the order of the source. A
             device function that is a template is there once for each instantiation.
         calls: of instantiated device functions in its body.
         has_barrier: whether its threads wait for each other.
         has_shared: whether its threads share memory.
-        is_flat: whether where a thread is enters only as the index ``blockIdx.x * blockDim.x + threadIdx.x`` (and
-            ``gridDim.x * blockDim.x``, its stride), or the same of other axes, so that any block size does the same.
-        asks_elsewhere: whether a function that it calls asks where a thread is.
+        is_flat: whether any block size does the same: a thread's place enters only as the index
+            ``blockIdx.x * blockDim.x + threadIdx.x`` (and ``gridDim.x * blockDim.x``, its stride), also of other axes.
+        asks_elsewhere: whether a function that it calls uses a thread's place.
     """
 
     name: str
@@ -241,12 +247,12 @@ class Kernel:
 
     @property
     def label(self) -> str:
-        """How a launch names it (``find_wall<19>``); no two of a program are the same."""
-        return self.name + (f"<{', '.join(argument.value for argument in self.arguments)}>" if self.arguments else "")
+        """The name by which a launch names it (``find_wall<19>``), unique in a program."""
+        return labelled(self.name, self.arguments)
 
     @property
     def identifier(self) -> str:
-        """A name for what is made of it (``find_wall_19``)."""
+        """Its label as an identifier (``find_wall_19``)."""
         return re.sub(r"\W+", "_", self.label).strip("_")
 
 
@@ -283,13 +289,11 @@ class RuntimeCall:
 
     Attributes:
         name: in CUDA's spelling (``cudaMemcpy``, also for ``hipMemcpy``).
-        function: the host function it is in.
         extent: the whole call.
         arguments: as written, in order.
     """
 
     name: str
-    function: str
     extent: Extent
     arguments: tuple[Extent, ...]
 
@@ -303,15 +307,15 @@ class Program:
         files: all files of the program, headers too.
         defines: macros of the command line.
         includes: folders of headers.
-        entry: where ``main`` is defined; None if it is in none of the files.
+        entry: the definition of ``main``; None if it is in none of the files.
         kernels: those that can be adopted, in the order of the source.
         launches: of kernels, also refused ones, in the order of the source.
         calls: of the runtime, in the order of the source.
         refusals: what cannot be adopted, and why.
         errors: clang's, outside kernels: the program may still be run.
-        tuned: the labels of the kernels to tune, if not all are; others stay as they are.
-        originals: the files that have another text on disk, since loops were cut out of their functions.
-        loops: those, where that is all that is changed in the files.
+        tuned: the labels of the kernels to tune, if not all are.
+        originals: the files with another text on disk, since loops were cut out of their functions.
+        loops: those loops, where the files are not changed otherwise.
         units: the files as clang parsed them.
     """
 
@@ -342,18 +346,6 @@ class Program:
         raise KeyError(label)
 
 
-def _clashing(kernels: Iterable[Kernel]) -> Iterator[tuple[str, Refusal]]:
-    """Give the kernels that use structs of one name in several namespaces, by label, each with a refusal."""
-    for kernel in kernels:
-        known: dict[str, Declaration] = {}
-        for need in (need for need in kernel.needs if need.kind == "struct" and need.name):
-            other = known.setdefault(need.name, need)
-            if other.namespace != need.namespace:
-                what = f"uses a struct {need.name} beside another one of that name at {other.extent}"
-                yield kernel.label, Refusal(need.extent, what, "give one of the two another name", kernel.label)
-                break
-
-
 def paddings(program: Program) -> tuple[tuple[bool, ...], ...]:
     """Return for structs in the memory of a program's kernels which of their bytes are between fields."""
     parameters = [each for kernel in program.kernels for each in kernel.parameters]
@@ -380,9 +372,9 @@ def read(
         files: its sources, as a compiler is given them.
         defines: macros of the command line (``-D``), by name; "" for one without a value.
         includes: folders of headers (``-I``).
-        loops: those that become kernels besides those that OpenMP has in parallel: functions, or ``FILE:LINE``.
-        kernels: the names of those to tune; empty for all.
-        texts: of files that are taken to have another text than on disk.
+        loops: loops that become kernels besides OpenMP's: functions, or ``FILE:LINE``.
+        kernels: the names of the kernels to tune; empty for all.
+        texts: texts of files that differ from those on disk.
 
     Raises:
         ProgramError: a file is missing or does not parse, or there is no kernel or loop in it, or none of a name.
@@ -398,52 +390,62 @@ def read(
     if cut:
         changed |= cut
         units = parse(files, defines, includes, {**texts, **changed})
-    originals = tuple(file for file in found if file.path in changed)
-    readers = [_UnitReader(unit) for unit in units]
-    sources = {source.path: source for unit in units for source in unit.files()}
-    launches = {(launch.extent, launch.kernel): launch for reader in readers for launch in reader.launches}
-    found_kernels = {kernel.label: kernel for reader in readers for kernel in reader.kernels}
-    clashing = dict(_clashing(found_kernels.values()))
-    refusals = itertools.chain(refused, *(reader.refusals for reader in readers), clashing.values())
+    originals = {file.path: file for file in found if file.path in changed}
+    reader = _Reader(units)
+    clashing = dict(_clashing(reader.kernels.values()))
+    refusals = itertools.chain(refused, reader.refusals, clashing.values())
     program = Program(
         sources=tuple(unit.path for unit in units),
-        files=tuple(sources.values()),
+        files=tuple({source.path: source for unit in units for source in unit.files()}.values()),
         defines=dict(defines or {}),
         includes=tuple(includes),
-        entry=next((reader.entry for reader in readers if reader.entry), None),
-        kernels=tuple(kernel for label, kernel in found_kernels.items() if label not in clashing),
-        launches=tuple(launches.values()),
-        calls=tuple({call.extent: call for reader in readers for call in reader.calls}.values()),
-        # One line, and what is said of it, may come from several places in it.
+        entry=reader.entry,
+        kernels=tuple(kernel for label, kernel in reader.kernels.items() if label not in clashing),
+        launches=tuple(reader.launches.values()),
+        calls=tuple(reader.calls.values()),
         refusals=tuple({str(refusal): refusal for refusal in refusals}.values()),
-        errors=tuple(error for reader in readers for error in reader.errors if error.extent is not None),
+        errors=tuple(error for error in reader.errors if error.extent is not None),
         tuned=(),
-        originals=tuple({file.path: file for file in originals}.values()),
+        originals=tuple(originals.values()),
         loops=cut_loops if is_otherwise_as_it_was else (),
         units=tuple(units),
     )
     if not program.kernels and not program.refusals:
         errors = "".join(f"\n  {error}" for error in program.errors[:5])
-        names = ", ".join(str(file) for file in files)
-        unused = [name for unit in units for name in _unused_templates(unit)]
-        if unused:
-            hint = f"; no launch in the same file says which types the template {unused[0]} has"
-        else:
-            hint = f"; clang could not read all of it:{errors}" if errors else ""
-        raise ProgramError(f"no kernel in {names}{hint}")
+        hint = f"; clang could not read all of it:{errors}" if errors else ""
+        if unused := next((name for unit in units for name in _templates(unit)), ""):
+            hint = f"; no launch in the same file says which types the template {unused} has"
+        raise ProgramError(f"no kernel in {', '.join(map(str, files))}{hint}")
     return dataclasses.replace(program, tuned=_tuned(program, kernels))
 
 
-#: What a kernel does that launches another: on the processor no part of the program runs then.
-NESTED: Final = "launches a kernel itself"
+def _clashing(kernels: Iterable[Kernel]) -> Iterator[tuple[str, Refusal]]:
+    """Yield the kernels that use structs of one name in several namespaces, by label, each with a refusal."""
+    for kernel in kernels:
+        known: dict[str, Declaration] = {}
+        for need in (need for need in kernel.needs if need.kind == "struct" and need.name):
+            other = known.setdefault(need.name, need)
+            if other.namespace != need.namespace:
+                what = f"uses a struct {need.name} beside another one of that name at {other.extent}"
+                yield kernel.label, Refusal(need.extent, what, "give one of the two another name", kernel.label)
+                break
+
+
+def _templates(unit: TranslationUnit) -> Iterator[str]:
+    for node in unit.top:
+        if node.kind == "FUNCTION_TEMPLATE" and any(child.kind == "CUDAGLOBAL_ATTR" for child in node.children):
+            yield node.spelling
+
+
 _VECTOR: Final = r"(?:u?(?:char|short|int|long|longlong)|float|double)[1-4]"
 _OWN_VECTOR: Final = re.compile(rf"\b(?:struct|class)\s+({_VECTOR})\s*\{{|\}}\s*({_VECTOR})\s*;")
+_INCLUDES_CUDA: Final = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(?:cuda|hip|vector_)", re.MULTILINE)
 
 
 def _with_own_vectors(files: Sequence[SourceFile]) -> dict[Path, str]:
-    """Return the files of plain C++ that change since it has structs of its own with the names of CUDA's vectors.
+    """Return the files of plain C++ that have structs with the names of CUDA's vectors, with other names for those.
 
-    Its kernels are compiled with headers that have those, too: its own get another name.
+    Their kernels are compiled with headers that have CUDA's vectors.
     """
     code = {file.path: blanked(file.text) for file in files}
     names = {name for text in code.values() for found in _OWN_VECTOR.findall(text) for name in found if name}
@@ -452,16 +454,15 @@ def _with_own_vectors(files: Sequence[SourceFile]) -> dict[Path, str]:
     named = re.compile(rf"\b(?:make_)?(?:{'|'.join(sorted(names))})\b")
     changed = {}
     for file in files:
-        text = file.text
-        for place in reversed([found.end() for found in named.finditer(code[file.path])]):
-            text = f"{text[:place]}_{text[place:]}"
-        if text != file.text:
-            changed[file.path] = text
+        places = [found.end() for found in named.finditer(code[file.path])]
+        if places:
+            pieces = itertools.pairwise((0, *places, len(file.text)))
+            changed[file.path] = "_".join(file.text[start:end] for start, end in pieces)
     return changed
 
 
 def _tuned(program: Program, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the labels of the kernels that a user names: of a template, by its name, all instantiations."""
+    """Return the labels of the kernels that a user names; the name of a template stands for all instantiations."""
     labels: list[str] = []
     for name in names:
         found = [kernel.label for kernel in program.kernels if name in (kernel.label, kernel.name, kernel.identifier)]
@@ -474,10 +475,16 @@ def _tuned(program: Program, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(labels))
 
 
-_TYPES: Final = ("STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE")
-_TYPEDEFS: Final = ("TYPEDEF_DECL", "TYPE_ALIAS_DECL", "TYPE_ALIAS_TEMPLATE_DECL")
+# -- kernels, launches, refusals -------------------------------------------------------------------
+
+#: What a kernel does that launches another: on the processor no part of the program runs then.
+NESTED: Final = "launches a kernel itself"
+_KINDS: Final = {
+    **dict.fromkeys(("STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE"), "struct"),
+    **dict.fromkeys(("TYPEDEF_DECL", "TYPE_ALIAS_DECL", "TYPE_ALIAS_TEMPLATE_DECL"), "typedef"),
+    "ENUM_DECL": "enum",
+}
 _RUNTIME: Final = re.compile(r"(cuda|hip)[A-Z]\w+")
-_INCLUDES_CUDA: Final = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(?:cuda|hip|vector_)", re.MULTILINE)
 _HIP_PLACE: Final = re.compile(r"hip(Thread|Block|Grid)(Idx|Dim)_(\w)")
 _PLACE: Final = re.compile(r"(threadIdx|blockIdx|blockDim|gridDim)\.")
 #: A cast of one of these to a type that has room for any index, in a text without spaces.
@@ -491,12 +498,10 @@ _INDEX: Final = re.compile(
     r"|threadIdx\.(\w)\)?\+\(?(?:blockIdx\.\3\)?\*\(?blockDim|blockDim\.\3\)?\*\(?blockIdx)\.\3\b"
     r"|(?:gridDim\.(\w)\)?\*\(?blockDim|blockDim\.(\w)\)?\*\(?gridDim)\.(?:\4|\5)\b"
 )
-
-#: What clang says of an operator that is not there, and how functions name pairs, which have them in CUDA.
+#: clang's errors of an operator that is not there, and the functions' names of pairs, which have them in CUDA.
 _NO_OPERATOR: Final = re.compile(r"invalid operands|invalid argument type|no viable overloaded")
 _PAIR: Final = re.compile(r"\b(?:__)?(?:half2|(?:nv_|hip_)bfloat162)\b")
-
-#: What kernels cannot use, by the words that show it: what it is called, and what to do.
+#: Constructs that kernels cannot use: the words that show them, what they are called, and what to do.
 _FORBIDDEN: Final = (
     (re.compile(r"cub"), "cub", "write its reduction or scan out with shared memory"),
     (re.compile(r"thrust"), "thrust", "write the algorithm out as a kernel"),
@@ -514,78 +519,119 @@ _FORBIDDEN: Final = (
      "arithmetic that rounds to a side", "round to the nearest: the same with _rn"),
     (re.compile(r"(?:erfcx|erfinv|erfcinv|normcdfinv)f?"),
      "a function that the C library of processors has not", "compute it on the host, or write an approximation out"),
+    (re.compile(r"__syncthreads_(?:or|and|count)"), "votes of a block",
+     "count in shared memory between __syncthreads()"),
+    (re.compile(r"__v[a-z]+[24]"), "instructions on the bytes of a word", "compute each byte for itself"),
     (re.compile(r"__trap|__nanosleep|clock64|wall_clock64"),
      "what only a GPU has (__trap, clocks)", "leave it out: mptune measures times itself"),
 )  # fmt: skip
+_REFERENCES: Final = ("DECL_REF_EXPR", "CALL_EXPR", "MEMBER_REF_EXPR")
+_NAMED: Final = ("VAR_DECL", "PARM_DECL", "FIELD_DECL", "FUNCTION_DECL")
+#: Kinds that may name a declaration, by themselves or by their type.
+_NAMING: Final = (
+    *("DECL_REF_EXPR", "MEMBER_REF_EXPR", "TYPE_REF", "TEMPLATE_REF", "OVERLOADED_DECL_REF", "NAMESPACE_REF"),
+    *("VAR_DECL", "PARM_DECL", "FIELD_DECL", "CXX_BASE_SPECIFIER", "CALL_EXPR"),
+)
+#: What to do about libraries, by how their headers begin.
+_LIBRARIES: Final = {
+    "cub/": "write its reductions and scans out with shared memory: mptune adopts no cub",
+    "thrust/": "write its algorithms out as kernels: mptune adopts no thrust",
+    **dict.fromkeys(
+        ("cublas", "cusparse", "cusolver", "cufft", "cudnn", "curand", "nccl", "nvml", "npp", "cutlass", "mma", "nvtx",
+         "hipblas", "rocblas", "hipfft", "rocfft", "hiprand", "rocrand", "hipsparse", "cooperative_groups", "cuda/"),
+        "mptune runs the program on the CPU, where this library is not: write out what it does, or call it elsewhere",
+    ),
+    "mpi": "build the program without MPI: mptune runs one process",
+    "": "give its folder with -I",
+}  # fmt: skip
 
 
 @dataclass(slots=True)
 class _Facts:
-    """What one look through a function finds: functions it uses, template calls, declarations, reasons to refuse it."""
+    """The functions a function uses, its template calls, the declarations it names, and reasons to refuse it."""
 
     called: dict[str, None] = field(default_factory=dict)
     calls: dict[Extent, TemplateCall] = field(default_factory=dict)
-    targets: dict[tuple[str, bool], Any] = field(default_factory=dict)
+    targets: dict[tuple[str, bool], Node] = field(default_factory=dict)
     forbidden: list[tuple[Extent, str, str]] = field(default_factory=list)
 
 
-class _UnitReader:
-    """What there is in one translation unit."""
+class _Reader:
+    """Reads the kernels and launches of all files: a device function may be defined in another file than its call."""
 
-    def __init__(self, unit: TranslationUnit) -> None:
-        self._unit = unit
+    def __init__(self, units: Sequence[TranslationUnit]) -> None:
+        self._units = units
         self.entry: Extent | None = None
-        self.kernels: list[Kernel] = []
-        self.launches: list[LaunchSite] = []
-        self.calls: list[RuntimeCall] = []
+        self.kernels: dict[str, Kernel] = {}
+        self.launches: dict[tuple[Extent, str], LaunchSite] = {}
+        self.calls: dict[Extent, RuntimeCall] = {}
         self.refusals: list[Refusal] = []
-        self.errors = list(unit.diagnostics())
-        self._functions = {function.usr: function for function in unit.functions}
+        self.errors = [error for unit in units for error in unit.diagnostics()]
+        self._functions: dict[str, Function] = {}
+        for function in (function for unit in units for function in unit.functions):
+            self._functions.setdefault(function.usr, function)
         self._accesses = Accesses(self._functions)
+        declared = [node for unit in units for node in unit.top if node.kind in (*_NAMED, *_KINDS)]
+        #: Names that the program declares itself: no construct of CUDA is meant by them.
+        self._own = {node.spelling for each in declared for node in (each, *each.children) if node.kind in _NAMED}
+        self._own |= {function.name for function in self._functions.values()}
         self._known: dict[str, _Facts] = {}
-        self._macros = {node.spelling: node for node in unit.top if node.kind == "MACRO_DEFINITION"}
-        uses = [node for node in unit.top if node.kind == "MACRO_INSTANTIATION" and node.spelling in self._macros]
-        self._uses = sorted((node.extent, node.spelling) for node in uses if node.extent is not None)
-        self._missing_headers()
-        for function in unit.functions:
+        #: Of each file that a compiler is given: macros by name, and their uses in order.
+        self._macros: dict[Path, tuple[dict[str, Node], list[tuple[Extent, str]]]] = {}
+        for unit in units:
+            macros = {node.spelling: node for node in unit.top if node.kind == "MACRO_DEFINITION"}
+            uses = [node for node in unit.top if node.kind == "MACRO_INSTANTIATION" and node.spelling in macros]
+            self._macros[unit.path] = macros, sorted((n.extent, n.spelling) for n in uses if n.extent is not None)
+        self._not_there()
+        for function in (function for unit in units for function in unit.functions):
             if function.is_kernel:
                 self._kernel(function)
-            elif function.name == "main" and not function.is_device:
-                self.entry = function.extent
-            if not function.is_kernel:
+            else:
+                if function.name == "main" and not function.is_device:
+                    self.entry = self.entry or function.extent
                 self._host(function)
 
-    # -- kernels -----------------------------------------------------------------------------------------------------
+    def _not_there(self) -> None:
+        """Refuse headers and functions of CUDA that mptune does not have."""
+        for error in self.errors:
+            if error.extent is None:
+                continue
+            if missing := re.fullmatch(r"'(.+)' file not found", error.message):
+                remedy = next(text for start, text in _LIBRARIES.items() if missing[1].startswith(start))
+                self.refusals.append(Refusal(error.extent, f"includes {missing[1]}, which is not there", remedy, ""))
+            if missing := re.fullmatch(r"use of undeclared identifier '((?:cuda|hip)[A-Z]\w*)'", error.message):
+                launches = "Launch" in missing[1] and "Kernel" in missing[1]
+                remedy = "launch kernels as k<<<blocks, threads>>>(arguments)" if launches else "do without it"
+                self.refusals.append(Refusal(error.extent, f"calls {missing[1]}, which is not there", remedy, ""))
 
     def _kernel(self, function: Function) -> None:
         used = self._used_functions(function)
-        refusals = list(self._refused(function, used))
-        self.refusals += refusals
-        if refusals:
+        reasons = list(self._reasons(function, used)) or list(self._errors_in(function, used))
+        self.refusals += reasons
+        if reasons:
             return
-        code = (self._code(inner.extent) for inner in used)
+        code = ("".join(token.text for token in tokens(self._text(inner.extent))) for inner in used)
         texts = [_HIP_PLACE.sub(lambda m: f"{m[1].lower()}{m[2]}.{m[3]}", text) for text in code]
         text = "".join(texts)
         accesses = self._accesses.of(function)
-        self.kernels.append(
-            Kernel(
-                name=function.name,
-                arguments=function.arguments,
-                parameters=tuple(
-                    _parameter(node.spelling, node.cursor.type, node.extent, (index,), accesses)
-                    for index, node in enumerate(function.parameters)
-                    if node.extent is not None
-                ),
-                extent=function.extent,
-                body=function.body,
-                needs=self._needs(used),
-                calls=tuple(self._facts(function).calls.values()),
-                has_barrier="__syncthreads" in text,
-                has_shared="__shared__" in text or "HIP_DYNAMIC_SHARED" in text,
-                is_flat=_PLACE.search(_INDEX.sub("", _PLACE_CAST.sub("", text))) is None,
-                asks_elsewhere=_PLACE.search("".join(texts[1:])) is not None,
-            )
+        kernel = Kernel(
+            name=function.name,
+            arguments=function.arguments,
+            parameters=tuple(
+                _parameter(node.spelling, node.cursor.type, node.extent, (index,), accesses)
+                for index, node in enumerate(function.parameters)
+                if node.extent is not None
+            ),
+            extent=function.extent,
+            body=function.body,
+            needs=self._needs(used),
+            calls=tuple(self._facts(function).calls.values()),
+            has_barrier="__syncthreads" in text,
+            has_shared="__shared__" in text or "HIP_DYNAMIC_SHARED" in text,
+            is_flat=_PLACE.search(_INDEX.sub("", _PLACE_CAST.sub("", text))) is None,
+            asks_elsewhere=_PLACE.search("".join(texts[1:])) is not None,
         )
+        self.kernels[kernel.label] = kernel
 
     def _used_functions(self, function: Function) -> list[Function]:
         """Return a function and the program's functions that it uses, itself first."""
@@ -598,20 +644,17 @@ class _UnitReader:
                     waiting.append(self._functions[usr])
         return list(found.values())
 
-    def _refused(self, kernel: Function, used: list[Function]) -> Iterator[Refusal]:
-        """Give the reasons why a kernel cannot be adopted; what clang says only if there is no other."""
-        reasons = list(self._reasons(kernel, used))
-        yield from reasons
-        errors = ((error, f) for error in self.errors for f in used if error.extent and error.extent in f.extent)
-        for error, function in errors if not reasons else ():
-            assert error.extent is not None
-            what, remedy = f"does not compile ({error.message})", "if nvcc or hipcc takes it, write it in plainer C++"
-            if _NO_OPERATOR.search(error.message) and _PAIR.search(self._text(function.extent)):
-                remedy = (
-                    "pairs of numbers of 16 bits have no operators here: write __hadd2, __hmul2, __hfma2 or their like"
-                )
-            yield Refusal(error.extent, what, remedy, kernel.label)
-            break
+    def _errors_in(self, kernel: Function, used: list[Function]) -> Iterator[Refusal]:
+        """Yield a refusal for clang's first error in a kernel."""
+        for error in self.errors:
+            function = next((f for f in used if error.extent is not None and error.extent in f.extent), None)
+            if function is not None and error.extent is not None:
+                remedy = "if nvcc or hipcc takes it, write it in plainer C++"
+                if _NO_OPERATOR.search(error.message) and _PAIR.search(self._text(function.extent)):
+                    remedy = "pairs of numbers of 16 bits have no operators here: "
+                    remedy += "write __hadd2, __hmul2, __hfma2 or their like"
+                yield Refusal(error.extent, f"does not compile ({error.message})", remedy, kernel.label)
+                return
 
     def _reasons(self, kernel: Function, used: list[Function]) -> Iterator[Refusal]:
         for function in used:
@@ -627,254 +670,207 @@ class _UnitReader:
         if function.usr in self._known:
             return self._known[function.usr]
         facts = self._known[function.usr] = _Facts()
+        text = self._text(function.extent)
+        own = self._own | {node.spelling for node in function.node.walk() if node.kind in _NAMED}
+        words = [token for token in tokens(text) if token.kind == "name" and token.text not in own]
         for pattern, what, remedy in _FORBIDDEN:
-            word = next((word for word in self._words(function.extent) if pattern.fullmatch(word.text)), None)
+            word = next((word for word in words if pattern.fullmatch(word.text)), None)
             if word is not None:
-                facts.forbidden.append((self._word_extent(function.extent, word), f"uses {what}", remedy))
+                start = function.extent.start + word.start
+                line = function.extent.line + text.count("\n", 0, word.start)
+                place = Extent(function.extent.file, start, start + len(word.text), line)
+                facts.forbidden.append((place, f"uses {what}", remedy))
         for node in function.node.walk():
-            kind = node.kind
-            if kind in _REFERENCES and (called := node.referenced) is not None and called.kind.name in FUNCTIONS:
+            place = node.extent or function.extent
+            called = node.referenced if node.kind in _REFERENCES else None
+            if called is not None and called.kind.name in FUNCTIONS:
                 usr = called.get_usr()
                 if usr in self._functions:
                     facts.called[usr] = None
-                    extent = node.children[0].extent if kind == "CALL_EXPR" and node.children else None
-                    if self._functions[usr].arguments and extent is not None:
-                        facts.calls.setdefault(extent, TemplateCall(extent, self._functions[usr].label))
+                    name = node.children[0].extent if node.kind == "CALL_EXPR" and node.children else None
+                    if self._functions[usr].arguments and name is not None:
+                        facts.calls.setdefault(name, TemplateCall(name, self._functions[usr].label))
                 elif node.spelling == "__cudaPushCallConfiguration" and function.is_device:
-                    place = node.extent or function.extent
                     facts.forbidden.append((place, NESTED, "launch from the host"))
-            elif kind in ("CXX_NEW_EXPR", "CXX_DELETE_EXPR"):
-                place = node.extent or function.extent
+                elif function.is_device and _is_undefined(node.unit, called):
+                    what = f"calls {called.spelling}, which is defined in none of the files"
+                    facts.forbidden.append((place, what, "give the file with its definition, too"))
+            elif node.kind in ("CXX_NEW_EXPR", "CXX_DELETE_EXPR"):
                 facts.forbidden.append((place, "allocates memory itself", "allocate a buffer on the host"))
-            if kind in _NAMING:
-                for target in self._targets(node):
-                    facts.targets.setdefault((target.get_usr(), target.is_definition()), target)
+            for target in _targets(node):
+                facts.targets.setdefault((target.usr, target.cursor.is_definition()), target)
         return facts
 
-    # -- what kernels need -------------------------------------------------------------------------------------------
+    # -- needs of kernels --------------------------------------------------------------------------
 
     def _needs(self, used: list[Function]) -> tuple[Declaration, ...]:
-        """Return what a kernel needs besides itself, in the order of the source."""
+        """Return the declarations that a kernel needs besides itself, in the order of the source."""
         kernel = used[0]
+        home = kernel.node.unit
         found: dict[tuple[object, ...], Declaration] = {}
-        places = [function.extent for function in used]
-        targets: dict[tuple[str, bool], Any] = {}
+        places = [(function.node.unit, function.extent) for function in used]
+        targets: dict[tuple[str, bool], Node] = {}
+
+        def order(unit: TranslationUnit, extent: Extent) -> tuple[object, ...]:
+            """Return a key by which the declarations of other files come after those of the kernel's."""
+            if home.contains(extent.file):
+                return (0, *home.order(extent))
+            return (1, self._units.index(unit), *unit.order(extent))
+
         for function in used:
             facts = self._facts(function)
-            targets.update(facts.targets)
-            parent = self._outermost(function.node.cursor)
-            if function is not kernel and parent is not None and parent.kind.name not in _TYPES:
+            targets = {**facts.targets, **targets}
+            parent = _outermost(function.node.cursor)
+            if function is not kernel and parent is not None and _KINDS.get(parent.kind.name) != "struct":
                 calls = tuple(facts.calls.values())
                 own = Declaration("function", function.name, function.extent, function.arguments, calls)
-                found[(*self._unit.order(function.extent), function.label)] = own
+                found[(*order(function.node.unit, function.extent), function.label)] = own
         waiting = list(targets.values())
         while waiting:
             target = waiting.pop()
-            declaration = self._declaration(target) if target.get_usr() != kernel.usr else None
+            declaration = self._declaration(target) if target.usr != kernel.usr else None
             if declaration is None or declaration.extent == kernel.extent:
                 continue
-            found.setdefault((*self._unit.order(declaration.extent), declaration.name), declaration)
-            places.append(declaration.extent)
-            for node in Node(self._unit, target).walk() if declaration.kind != "prototype" else ():
-                for inner in self._targets(node) if node.kind in _NAMING else ():
-                    key = (inner.get_usr(), inner.is_definition())
-                    if key not in targets:
-                        targets[key] = inner
-                        waiting.append(inner)
-        for place in places:
-            for name in self._macros_used(place):
-                whole = self._macro(self._macros[name])
-                found.setdefault((*self._unit.order(whole), ""), Declaration("macro", name, whole))
+            found.setdefault((*order(target.unit, declaration.extent), declaration.name), declaration)
+            places.append((target.unit, declaration.extent))
+            for inner in (i for n in target.walk() for i in _targets(n)) if declaration.kind != "prototype" else ():
+                key = (inner.usr, inner.cursor.is_definition())
+                if key not in targets:
+                    targets[key] = inner
+                    waiting.append(inner)
+        for unit, place in places:
+            for name, whole in self._macros_used(unit, place):
+                found.setdefault((*order(unit, whole), ""), Declaration("macro", name, whole))
         within = {one for one in found.values() for other in found.values() if one.extent in other.extent != one.extent}
         return tuple(found[place] for place in sorted(found) if found[place] not in within)
 
-    def _targets(self, node: Node) -> Iterator[Any]:
-        """Give the top-level declarations that a node refers to, by its name or its type."""
-        for cursor in (node.referenced, _type_declaration(node)):
-            outermost = self._outermost(cursor) if cursor is not None else None
-            if outermost is None or self._unit.extent(outermost) is None:
-                continue
-            yield outermost
-            definition = outermost.get_definition()
-            if definition is not None and definition != outermost:
-                yield definition
-
-    def _macros_used(self, extent: Extent) -> Iterator[str]:
-        """Give the program's macros that are used in a piece, and those that these use."""
-        first = bisect.bisect_left(self._uses, (Extent(extent.file, extent.start, 0, 0), ""))
-        last = bisect.bisect_left(self._uses, (Extent(extent.file, extent.end, 0, 0), ""))
-        waiting = [name for _, name in self._uses[first:last]]
+    def _macros_used(self, unit: TranslationUnit, extent: Extent) -> Iterator[tuple[str, Extent]]:
+        """Yield the program's macros that are used in a piece, and those that these use, with their definitions."""
+        macros, uses = self._macros[unit.path]
+        first, last = (
+            bisect.bisect_left(uses, (Extent(extent.file, at, 0, 0), "")) for at in (extent.start, extent.end)
+        )
+        waiting = [name for _, name in uses[first:last]]
         seen: set[str] = set()
         while waiting:
             name = waiting.pop()
-            if name in seen or name not in self._macros:
-                continue
+            definition = macros[name].extent if name in macros and name not in seen else None
             seen.add(name)
-            yield name
-            waiting += re.findall(r"[A-Za-z_]\w*", self._text(self._macro(self._macros[name])))
+            if definition is not None:
+                text = next(file.text for file in unit.files() if file.path == definition.file)
+                whole = dataclasses.replace(definition, start=text.rindex("#", 0, definition.start))
+                yield name, whole
+                waiting += re.findall(r"[A-Za-z_]\w*", self._text(whole))
 
-    def _macro(self, definition: Node) -> Extent:
-        """Return the whole line (or lines) of a macro's definition."""
-        extent = definition.extent
-        assert extent is not None
-        return Extent(extent.file, self._source(extent).text.rindex("#", 0, extent.start), extent.end, extent.line)
-
-    def _outermost(self, cursor: Any) -> Any:
-        """Return the declaration outside functions that holds another; None for a local of a function."""
-        if cursor is not None and cursor.lexical_parent is not None and cursor.lexical_parent.kind.name in FUNCTIONS:
-            return None  # extern __shared__
-        while cursor is not None and (parent := cursor.semantic_parent) is not None:
-            if parent.kind.name in ("TRANSLATION_UNIT", "NAMESPACE", "LINKAGE_SPEC"):
-                return cursor
-            if parent.kind.name in FUNCTIONS:
-                return None
-            cursor = parent
-        return None
-
-    def _declaration(self, cursor: Any) -> Declaration | None:
-        extent = self._unit.extent(cursor)
+    def _declaration(self, node: Node) -> Declaration | None:
+        extent, kind = node.extent, node.kind
         if extent is None:
             return None
-        kind = cursor.kind.name
-        if kind in FUNCTIONS:
-            if cursor.is_definition() or cursor.spelling.startswith("__builtin_"):
-                return None  # (each with its template arguments, see above; clang declares its own where they are used)
-            return Declaration("prototype", cursor.spelling, self._with_semicolon(extent))
-        if kind in _TYPES:
-            namespace = cursor.semantic_parent.get_usr()
-            return Declaration("struct", cursor.spelling, self._with_semicolon(extent), namespace=namespace)
-        if kind in _TYPEDEFS:
-            return Declaration("typedef", cursor.spelling, self._with_semicolon(extent))
-        if kind == "ENUM_DECL":
-            return Declaration("enum", cursor.spelling, self._with_semicolon(extent))
+        end = self._source(extent).text.find(";", extent.end)
+        extent = dataclasses.replace(extent, end=end + 1 if end >= 0 else extent.end)
+        if kind in FUNCTIONS:  # (those with a body are there with their template arguments)
+            is_declared = node.cursor.is_definition() or node.spelling.startswith("__builtin_")
+            return None if is_declared else Declaration("prototype", node.spelling, extent)
         if kind == "VAR_DECL":
-            kinds = {child.kind.name for child in cursor.get_children()}
-            found = (
-                "constant" if "CUDACONSTANT_ATTR" in kinds else "device" if "CUDADEVICE_ATTR" in kinds else "variable"
-            )
-            kind_of_it = cursor.type.get_canonical()
-            while "ARRAY" in kind_of_it.kind.name:
-                kind_of_it = kind_of_it.element_type.get_canonical()
-            memory = _memory(kind_of_it)
-            return Declaration(found, cursor.spelling, self._with_semicolon(extent), memory=memory)
+            kinds = {child.kind for child in node.children}
+            found = "device" if "CUDADEVICE_ATTR" in kinds else "variable"
+            found = "constant" if "CUDACONSTANT_ATTR" in kinds else found
+            return Declaration(found, node.spelling, extent, memory=_memory(element_of(node.canonical)))
+        if kind in _KINDS:
+            scope = node.cursor.semantic_parent.get_usr() if _KINDS[kind] == "struct" else ""
+            return Declaration(_KINDS[kind], node.spelling, extent, namespace=scope)
         return None
 
-    # -- the host ----------------------------------------------------------------------------------------------------
-
-    def _missing_headers(self) -> None:
-        for error in self.errors:
-            missing = re.fullmatch(r"'(.+)' file not found", error.message)
-            if missing is None or error.extent is None:
-                continue
-            remedy = next((text for word, text in _LIBRARIES.items() if missing[1].startswith(word)), _FIND_HEADER)
-            self.refusals.append(Refusal(error.extent, f"includes {missing[1]}, which is not there", remedy, ""))
+    # -- the host ----------------------------------------------------------------------------------
 
     def _host(self, function: Function) -> None:
         for node in function.block.walk():
-            if node.kind != "CALL_EXPR" or not node.children:
+            if node.kind != "CALL_EXPR":
                 continue
-            if len(node.children) > 1 and node.children[1].spelling == "__cudaPushCallConfiguration":
-                self._launch(function, node)
-            elif _RUNTIME.fullmatch(node.spelling) and node.referenced is not None and node.extent is not None:
-                if node.referenced.kind.name == "CONSTRUCTOR":
-                    continue
-                name = re.sub("^hip", "cuda", node.spelling)
-                arguments = tuple(filter(None, (argument.extent for argument in node.arguments)))
-                self.calls.append(RuntimeCall(name, function.name, node.extent, arguments))
-
-    def _launch(self, function: Function, node: Node) -> None:
-        called, configuration, *arguments = node.children
-        grid, block, shared, stream = (child.extent for child in configuration.children[1:5])
-        kernel = self._functions.get(node.referenced.get_usr()) if node.referenced is not None else None
-        named = node.referenced.spelling if node.referenced is not None else called.spelling
-        label = kernel.label if kernel is not None else named
-        whole = node.extent
-        if whole is not None and "<<<" not in self._text(whole):
-            whole = self._unit.expansion(node.cursor)  # hipLaunchKernelGGL
-        if whole is None or called.extent is None or grid is None or block is None:
-            place = node.extent or function.extent
-            self.refusals.append(Refusal(place, "is launched in the body of a macro", "write the launch out", label))
-            return
-        places = tuple(filter(None, (argument.extent for argument in arguments)))
-        self.launches.append(
-            LaunchSite(label, function.name, whole, called.extent, grid, block, shared, stream, places)
-        )
-
-    # -- texts -------------------------------------------------------------------------------------------------------
-
-    def _with_semicolon(self, extent: Extent) -> Extent:
-        text = self._source(extent).text
-        end = text.find(";", extent.end)
-        return Extent(extent.file, extent.start, end + 1 if end >= 0 else extent.end, extent.line)
+            if not node.is_launch:
+                is_runtime = _RUNTIME.fullmatch(node.spelling) and node.referenced is not None
+                if is_runtime and node.extent is not None and node.referenced.kind.name != "CONSTRUCTOR":
+                    arguments = tuple(filter(None, (argument.extent for argument in node.arguments)))
+                    name = re.sub("^hip", "cuda", node.spelling)
+                    self.calls.setdefault(node.extent, RuntimeCall(name, node.extent, arguments))
+                continue
+            called, configuration, *given = node.children
+            grid, block, shared, stream = (child.extent for child in configuration.children[1:5])
+            kernel = self._functions.get(node.referenced.get_usr()) if node.referenced is not None else None
+            named = node.referenced.spelling if node.referenced is not None else called.spelling
+            label = kernel.label if kernel is not None else named
+            whole = node.extent
+            if whole is not None and "<<<" not in self._text(whole):
+                whole = node.unit.expansion(node.cursor)  # hipLaunchKernelGGL
+            if whole is None or called.extent is None or grid is None or block is None:
+                place = node.extent or function.extent
+                self.refusals.append(
+                    Refusal(place, "is launched in the body of a macro", "write the launch out", label)
+                )
+                continue
+            places = tuple(filter(None, (argument.extent for argument in given)))
+            site = LaunchSite(label, function.name, whole, called.extent, grid, block, shared, stream, places)
+            self.launches[whole, label] = site
 
     def _source(self, extent: Extent) -> SourceFile:
-        source = self._unit.source(str(extent.file))
-        assert source is not None
-        return source
+        found = (unit.source(str(extent.file)) for unit in self._units)
+        return next(source for source in found if source is not None)
 
     def _text(self, extent: Extent) -> str:
         return self._source(extent).of(extent)
 
-    def _code(self, extent: Extent) -> str:
-        """Return a piece of text without spaces and comments."""
-        return "".join(token.text for token in tokens(self._text(extent)))
 
-    def _words(self, extent: Extent) -> Iterator[Token]:
-        return (token for token in tokens(self._text(extent)) if token.kind == "name")
-
-    def _word_extent(self, extent: Extent, word: Token) -> Extent:
-        start = extent.start + word.start
-        line = extent.line + self._text(extent).count("\n", 0, word.start)
-        return Extent(extent.file, start, start + len(word.text), line)
+def _is_undefined(unit: TranslationUnit, called: Any) -> bool:
+    """Whether a device function of the program is declared without a definition."""
+    attributes = {child.kind.name for child in called.get_children()}
+    return unit.extent(called) is not None and called.get_definition() is None and "CUDADEVICE_ATTR" in attributes
 
 
-_REFERENCES: Final = ("DECL_REF_EXPR", "CALL_EXPR", "MEMBER_REF_EXPR")
-#: Kinds that may name a declaration, by themselves or by their type.
-_NAMING: Final = (
-    *("DECL_REF_EXPR", "MEMBER_REF_EXPR", "TYPE_REF", "TEMPLATE_REF", "OVERLOADED_DECL_REF", "NAMESPACE_REF"),
-    *("VAR_DECL", "PARM_DECL", "FIELD_DECL", "CXX_BASE_SPECIFIER", "CALL_EXPR"),
-)
-_FIND_HEADER: Final = "give its folder with -I"
-#: What to do about libraries, by how their headers begin.
-_LIBRARIES: Final = {
-    "cub/": "write its reductions and scans out with shared memory: mptune adopts no cub",
-    "thrust/": "write its algorithms out as kernels: mptune adopts no thrust",
-    **dict.fromkeys(
-        ("cublas", "cusparse", "cusolver", "cufft", "cudnn", "curand", "nccl", "nvml", "npp", "cutlass", "mma", "nvtx",
-         "hipblas", "rocblas", "hipfft", "rocfft", "hiprand", "rocrand", "hipsparse", "cooperative_groups", "cuda/"),
-        "mptune runs the program on the CPU, where this library is not: write out what it does, or call it elsewhere",
-    ),
-    "mpi": "build the program without MPI: mptune runs one process",
-}  # fmt: skip
+def _targets(node: Node) -> Iterator[Node]:
+    """Yield the top-level declarations that a node refers to, by its name or its type."""
+    for cursor in (node.referenced, _declared_of(node.canonical)) if node.kind in _NAMING else ():
+        outermost = _outermost(cursor)
+        if outermost is None or node.unit.extent(outermost) is None:
+            continue
+        yield Node(node.unit, outermost)
+        definition = outermost.get_definition()
+        if definition is not None and definition != outermost:
+            yield Node(node.unit, definition)
 
 
-def _unused_templates(unit: TranslationUnit) -> Iterator[str]:
-    for node in unit.top:
-        if node.kind == "FUNCTION_TEMPLATE" and any(child.kind == "CUDAGLOBAL_ATTR" for child in node.children):
-            yield node.spelling
+def _outermost(cursor: Any) -> Any:
+    """Return the declaration outside functions that holds another; None for a local of a function."""
+    if cursor is not None and cursor.lexical_parent is not None and cursor.lexical_parent.kind.name in FUNCTIONS:
+        return None  # extern __shared__
+    while cursor is not None and (parent := cursor.semantic_parent) is not None:
+        if parent.kind.name in ("TRANSLATION_UNIT", "NAMESPACE", "LINKAGE_SPEC"):
+            return cursor
+        cursor = parent if parent.kind.name not in FUNCTIONS else None
+    return None
 
 
-def _type_declaration(node: Node) -> Any:
-    """Return the declaration of the type of a variable or expression; None for one that is built in."""
-    return _declared_of(node.canonical)
+# -- parameters and memory -------------------------------------------------------------------------
+
+#: A struct of more numbers is bytes.
+_MOST_FIELDS: Final = 64
 
 
 def _declared_of(kind: Any) -> Any:
-    """Return the declaration of a type, or of what it is an array of or points at; None if it is built in."""
+    """Return the declaration of a type, or of the type behind arrays and pointers; None if it is built in."""
     kind = kind.get_canonical()
     while kind.kind.name in ("POINTER", "LVALUEREFERENCE", "INCOMPLETEARRAY", "CONSTANTARRAY"):
-        kind = (kind.element_type if "ARRAY" in kind.kind.name else kind.get_pointee()).get_canonical()
+        kind = (kind.element_type if is_array(kind) else kind.get_pointee()).get_canonical()
     return kind.get_declaration() if kind.kind.name in ("RECORD", "ENUM") else None
 
 
 def _fields(declaration: Any) -> list[Any]:
-    """Return the fields of a struct, those without a name of its own included, and of a union one that fills it."""
+    """Return the fields of a struct, with those of nameless structs in it; of a union one that fills it."""
     specialised = specialisation_of(declaration.type.get_canonical())
     if specialised is not None:  # (whose declaration has nothing in it)
         return list(specialised.fields)
     found = []
     children = list(declaration.get_children())
-    # clang calls anonymous, too, what has no name but is the type of a field that has one.
+    # clang also calls a type anonymous that has no name but is the type of a field with one.
     fields = (child for child in children if child.kind.name == "FIELD_DECL" and child.spelling)
     named = [declared for field in fields if (declared := _declared_of(field.type)) is not None]
     for child in children:
@@ -888,10 +884,8 @@ def _fields(declaration: Any) -> list[Any]:
 
 
 def _struct_name(canonical: Any) -> str:
-    """Return the name of a struct as members of type classes have it."""
     specialised = specialisation_of(canonical)
-    spelling: str = canonical.get_declaration().spelling if specialised is None else specialised.name
-    return spelling
+    return str(canonical.get_declaration().spelling if specialised is None else specialised.name)
 
 
 def _parameter(
@@ -901,15 +895,14 @@ def _parameter(
     path: tuple[int | str, ...],
     accesses: Mapping[tuple[int | str, ...], set[str]],
 ) -> Parameter:
-    """Describe a parameter, or a field of one, by its type and by what is done with what it points at."""
+    """Describe a parameter, or a field of one, by its type and by the accesses to what it points at."""
     canonical = kind.get_canonical()
+    role, memory, is_used, struct = "scalar", None, True, ""
     fields: tuple[Parameter, ...] = ()
-    memory, is_used, struct = None, True, ""
     if canonical.kind.name in ("POINTER", "INCOMPLETEARRAY", "LVALUEREFERENCE"):
-        # What is done in a struct that was made of it is done with what it points at.
+        # Accesses through a struct that was made of it are accesses to what it points at.
         modes = {mode for place, found in accesses.items() if place[: len(path)] == path for mode in found}
-        is_array = canonical.kind.name == "INCOMPLETEARRAY"
-        element = canonical.element_type if is_array else canonical.get_pointee()
+        element = canonical.element_type if is_array(canonical) else canonical.get_pointee()
         modes -= {"w"} if element.is_const_qualified() else set()
         memory = _memory(element)
         role = "inout" if modes >= {"r", "w"} else "out" if "w" in modes else "in"
@@ -921,10 +914,8 @@ def _parameter(
             for field in _fields(canonical.get_declaration())
             for place, element in _elements(field.type)
         )
-    else:
-        role = "scalar"
-        if canonical.kind.name == "ENUM" and "." in name:  # the number that it is
-            canonical = canonical.get_declaration().enum_type.get_canonical()
+    elif canonical.kind.name == "ENUM" and "." in name:  # the number that it is
+        canonical = canonical.get_declaration().enum_type.get_canonical()
     return Parameter(name, kind.spelling, canonical.spelling, role, extent, fields, memory, is_used, struct)
 
 
@@ -939,40 +930,14 @@ def _elements(kind: Any) -> Iterator[tuple[str, Any]]:
             yield f"[{index}]{place}", element
 
 
-#: Numbers in memory, by their type, and how many bytes each has.
-_BYTES: Final = {
-    "char": 1, "signed char": 1, "unsigned char": 1, "bool": 1, "short": 2, "unsigned short": 2, "int": 4,
-    "unsigned int": 4, "long": 8, "unsigned long": 8, "long long": 8, "unsigned long long": 8, "float": 4, "double": 8,
-    "__half": 2, "__nv_bfloat16": 2, "long double": 16,
-}  # fmt: skip
-#: CUDA's vectors of floating-point numbers.
-VECTOR: Final = re.compile(r"(double|float|__half)([1234])")
-_MEMORY_QUALIFIERS: Final = re.compile(r"\b(const|volatile|struct|union|__restrict)\b")
-
-
 def _memory(kind: Any) -> Memory:
     """Describe an element of memory by its type."""
     kind = kind.get_canonical()
     if kind.kind.name == "INCOMPLETEARRAY":
         kind = kind.element_type.get_canonical()
-    declared = tuple(dict.fromkeys(_declared(kind)))
-    name = _MEMORY_QUALIFIERS.sub("", kind.spelling).strip()
-    return Memory(name, max(kind.get_size(), 1), tuple(_numbers(kind, "", 0) or ()), declared, kind.get_align())
-
-
-def _declared(kind: Any) -> Iterator[str]:
-    """Give clang's names for the fields of a struct, and of structs in it."""
-    kind = kind.get_canonical()
-    while "ARRAY" in kind.kind.name:
-        kind = kind.element_type.get_canonical()
-    if kind.kind.name != "RECORD" or VECTOR.fullmatch(kind.spelling):
-        return
-    for child in kind.get_declaration().get_children():
-        if child.kind.name == "CXX_BASE_SPECIFIER":
-            yield from _declared(child.type)
-    for each in kind.get_fields():
-        yield each.get_usr()
-        yield from _declared(each.type)
+    declared = tuple(dict.fromkeys(field.get_usr() for field in fields_within(kind)))
+    numbers = tuple(_numbers(kind, "", 0) or ())
+    return Memory(bare_name(kind), max(kind.get_size(), 1), numbers, declared, kind.get_align())
 
 
 def _numbers(kind: Any, name: str, offset: int, struct: str = "") -> list[Field] | None:
@@ -980,19 +945,17 @@ def _numbers(kind: Any, name: str, offset: int, struct: str = "") -> list[Field]
     count = 1
     while kind.kind.name == "CONSTANTARRAY":
         count, kind = count * kind.element_count, kind.element_type.get_canonical()
-    spelled = _MEMORY_QUALIFIERS.sub("", kind.spelling).strip()
+    spelled = bare_name(kind)
     if kind.kind.name in ("POINTER", "LVALUEREFERENCE", "MEMBERPOINTER"):
         return [Field(name, "pointer", count, offset, struct)]
     if kind.kind.name == "ENUM":
         spelled = kind.get_declaration().enum_type.get_canonical().spelling
-    if spelled in _BYTES:
+    if spelled in NUMBERS:
         return [Field(name, spelled, count, offset, struct)]
-    if name and (vector := VECTOR.fullmatch(spelled)) is not None:
-        components = int(vector[2])
-        return [Field(name, vector[1], count * components, offset, struct, components)]
-    if kind.kind.name != "RECORD" or kind.get_declaration().kind.name == "UNION_DECL":
-        return None
-    if any(child.kind.name == "CXX_BASE_SPECIFIER" for child in kind.get_declaration().get_children()):
+    vector = vector_of(spelled)
+    if name and vector is not None and vector[0] != "int":
+        return [Field(name, vector[0], count * vector[1], offset, struct, vector[1])]
+    if kind.kind.name != "RECORD" or kind.get_declaration().kind.name == "UNION_DECL" or has_bases(kind):
         return None
     found: list[Field] = []
     for index in range(count):
@@ -1006,7 +969,3 @@ def _numbers(kind: Any, name: str, offset: int, struct: str = "") -> list[Field]
                 return None
             found += inner
     return found
-
-
-#: A struct of more is bytes.
-_MOST_FIELDS: Final = 64

@@ -225,7 +225,9 @@ def build(
             flags += shared_intrinsics()
             if path in device:
                 macro = ("-D__HIPCC__", "-D__HIP_PLATFORM_AMD__") if is_hip else ("-D__CUDACC__", "-D__NVCC__")
-                flags += [*macro, "-include", str(layer / "cuda_runtime.h")]
+                # A program whose loops are kernels is no CUDA: it may have functions with the names of CUDA's.
+                header = "mptune_layer/launch.hpp" if gives_host_memory else "cuda_runtime.h"
+                flags += [*macro, "-include", str(layer / header)]
             children.append((path, made, [*compiler.command, *flags, "-c", str(places[path]), "-o", str(made)]))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             compilations = [pool.submit(_compiled, command, path.name, work) for path, _, command in children]

@@ -1,4 +1,4 @@
-"""The text of a program's files: its tokens, what its macros stand for, and how its types are spelled."""
+"""The text of a program's files: its tokens, its macros, and the spellings of its types."""
 
 from __future__ import annotations
 
@@ -7,47 +7,55 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from mptune.adopt.number_types import SCALARS
+from mptune.adopt.number_types import scalar_named
 from mptune.adopt.parsing import Extent, SourceFile, TemplateArgument, TranslationUnit
-from mptune.adopt.reading import VECTOR
 from mptune.cpp.tokens import Token, tokens
 
-#: How limits of types are written that take the type of what they meet.
+#: The words of a limit of a type, which takes the type of what it meets.
 _LIMITS: Final = frozenset(("std", "numeric_limits", "max", "min", "lowest", "epsilon", "infinity", "quiet_NaN"))
 _FLOATING: Final = re.compile(r"(?!0[xX])(\d*\.\d*|\d+(?=[eE]))([eE][+-]?\d+)?[fFlL]?|0[xX].*[pP].*|\d+[fF]")
 
+#: Names of CUDA's headers for floating-point types.
+_OF_HEADERS: Final = {
+    "half": ("__half", 1),
+    "nv_bfloat16": ("__nv_bfloat16", 1),
+    "cuComplex": ("float", 2),
+    "cuFloatComplex": ("float", 2),
+    "cuDoubleComplex": ("double", 2),
+}
+
 
 class SourceText:
-    """Text of the files of a program, of which one after another is read.
+    """Text of the files of a program, which are read one after another.
 
     Attributes:
         sources: the files by path.
-        types: names that stand for a floating-point type where they are used, with the type of its numbers and how
-            many of them there are: typedefs, macros, parameters of templates.
+        types: names that stand for a floating-point type (typedefs, macros, parameters of templates), with the type of
+            its numbers and how many of them there are.
     """
 
     def __init__(self, files: Iterable[SourceFile]) -> None:
         self.sources = {file.path: file for file in files}
-        self.types: dict[str, tuple[str, int]] = {"half": ("__half", 1), "nv_bfloat16": ("__nv_bfloat16", 1)}
-        self._tokens: dict[Any, list[Token]] = {}
-        self._token_starts: dict[Any, list[int]] = {}
+        self.types = dict(_OF_HEADERS)
+        self._tokens: dict[Path, tuple[list[Token], list[int]]] = {}
 
     def read(self, unit: TranslationUnit) -> None:
-        """Take in the macros of a file and of what it includes."""
+        """Read the macros of a file and of its headers."""
         self._unit = unit
-        self._macros = {node.spelling: node for node in unit.top if node.kind == "MACRO_DEFINITION"}
+        nodes = (node for node in unit.top if node.kind == "MACRO_DEFINITION")
+        self._macros = {node.spelling: node.extent for node in nodes if node.extent is not None}
         self._bodies = {name: " ".join(token.text for token in self.body(name)) for name in self._macros}
         self._resolve()
 
     def name(self, name: str, found: tuple[str, int]) -> None:
-        """Take in a name for a type, for which macros may stand."""
+        """Note a name for a type; macros may stand for it."""
         self.types[name] = found
         self._resolve()
 
     def _resolve(self) -> None:
-        """Find what macros stand for a type: a macro may stand for one that is defined after it."""
+        """Find the macros that stand for a type: a macro may stand for one that is defined after it."""
         for _ in self._bodies:
             found = {
                 name: spelled for name, body in self._bodies.items() if (spelled := self.spelled(body)) is not None
@@ -57,52 +65,45 @@ class SourceText:
             self.types |= found
 
     def spelled(self, type_name: str) -> tuple[str, int] | None:
-        """Return the type of the numbers that a name stands for, and how many of them; None if it is another name."""
-        if type_name in SCALARS:
-            return type_name, 1
-        vector = VECTOR.fullmatch(type_name)
-        return (vector[1], int(vector[2])) if vector else self.types.get(type_name)
+        """Return type and number of the numbers that a name stands for; None for any other name."""
+        return scalar_named(type_name) or self.types.get(type_name)
 
     @contextlib.contextmanager
     def bound(self, arguments: Iterable[TemplateArgument]) -> Iterator[None]:
-        """Let parameters of a template be the types that they stand for."""
-        bound = {
-            argument.name: found
-            for argument in arguments
-            if argument.kind == "typename" and (found := self.spelled(argument.value)) is not None
-        }
-        hidden = {name: self.types[name] for name in bound if name in self.types}
-        self.types.update(bound)
+        """Let the parameters of a template stand for their arguments."""
+        before = self.types
+        found = {each.name: self.spelled(each.value) for each in arguments if each.kind == "typename"}
+        self.types = {**before, **{name: spelled for name, spelled in found.items() if spelled is not None}}
         yield
-        for name in bound:
-            del self.types[name]
-        self.types.update(hidden)
+        self.types = before
 
-    def within(self, file: Any, start: int, end: int) -> list[Token]:
+    def within(self, file: Path, start: int, end: int) -> list[Token]:
         """Return the tokens in a piece of a file."""
         if file not in self._tokens:
-            self._tokens[file] = list(tokens(self.sources[file].text))
-            self._token_starts[file] = [token.start for token in self._tokens[file]]
-        starts = self._token_starts[file]
-        return self._tokens[file][bisect.bisect_left(starts, start) : bisect.bisect_left(starts, end)]
+            found = list(tokens(self.sources[file].text))
+            self._tokens[file] = found, [token.start for token in found]
+        all_of_it, starts = self._tokens[file]
+        return all_of_it[bisect.bisect_left(starts, start) : bisect.bisect_left(starts, end)]
+
+    def place(self, file: Path, start: int, end: int) -> Extent:
+        """Return a piece of a file."""
+        source = self.sources[file]
+        return Extent(file, start, end, source.line(source.text.count("\n", 0, start) + 1))
 
     def extent_of(self, file: Path, token: Token, last: Token | None = None) -> Extent:
-        """Return where a token is written, or all from one to another."""
+        """Return the place of a token, or of all from one to another."""
         last = last or token
-        line = self.sources[file].line(self.sources[file].text.count("\n", 0, token.start) + 1)
-        return Extent(file, token.start, last.start + len(last.text), line)
+        return self.place(file, token.start, last.start + len(last.text))
 
     def macro_at(self, extent: Extent) -> str | None:
-        """Return the program's macro whose use a place begins with; None for what is written there itself."""
+        """Return the program's macro whose use a place begins with; None for any other text."""
         found = self.within(extent.file, extent.start, extent.start + 1)
         return found[0].text if found and found[0].text in self._macros else None
 
     def body(self, name: str) -> list[Token]:
-        """Return what a macro of the program stands for, with places in its file."""
-        extent = self._macros[name].extent
-        assert extent is not None
-        text = self.sources[extent.file].text[: extent.end]
-        found = list(tokens(text, extent.start))[1:]
+        """Return the tokens of a macro's body, with places in its file."""
+        extent = self._macros[name]
+        found = list(tokens(self.sources[extent.file].text[: extent.end], extent.start))[1:]
         if self.has_arguments(name):
             closing = next(index for index, token in enumerate(found) if token.text == ")")
             found = found[closing + 1 :]
@@ -110,8 +111,7 @@ class SourceText:
 
     def has_arguments(self, name: str) -> bool:
         """Whether a macro of the program takes arguments."""
-        extent = self._macros[name].extent
-        assert extent is not None
+        extent = self._macros[name]
         return self.sources[extent.file].text[extent.start + len(name) : extent.start + len(name) + 1] == "("
 
     def is_number(self, name: str) -> bool:
@@ -123,25 +123,28 @@ class SourceText:
             return False
         words = {token.text for token in body if token.kind == "name"} - {name}
         words -= _LIMITS if "numeric_limits" in words else frozenset()
-        return all(
-            word in self.types or word in SCALARS or (word in self._unit.macros and self.is_number(word))
-            for word in words
-        )
+        return all(self.spelled(word) or (word in self._unit.macros and self.is_number(word)) for word in words)
 
-    def bodies(self, name: str) -> Iterator[tuple[Path, list[Token]]]:
-        """Give what a macro that computes with variables stands for, with its file, and what such macros in it do."""
-        extent = self._macros[name].extent
-        assert extent is not None
+    def in_macro(self, extent: Extent) -> list[tuple[Path, Token]] | None:
+        """Return the tokens of the macro whose use a place begins with, and of macros in it, each with its file.
+
+        A macro that is a number is text as any other: None.
+        """
+        bodies = self.bodies_at(extent)
+        return [(file, token) for file, body in bodies for token in body] if bodies else None
+
+    def bodies_at(self, extent: Extent) -> list[tuple[Path, list[Token]]]:
+        """Return the same, each body for itself; none for other text."""
+        macro = self.macro_at(extent)
+        return list(self._bodies_of(macro)) if macro is not None and not self.is_number(macro) else []
+
+    def _bodies_of(self, name: str) -> Iterator[tuple[Path, list[Token]]]:
         body = self.body(name)
-        yield extent.file, body
+        yield self._macros[name].file, body
         for token in body:
             inner = token.text
             if token.kind == "name" and inner in self._macros and inner != name and not self.is_number(inner):
-                yield from self.bodies(inner)
-
-    def parts(self, name: str) -> Iterator[tuple[Path, Token]]:
-        """Give the tokens of a macro that computes with variables, and of such macros in it."""
-        return ((file, token) for file, body in self.bodies(name) for token in body)
+                yield from self._bodies_of(inner)
 
     def is_literal(self, token: Token) -> bool:
         """Whether a token of a macro's body is a literal, or a macro that stands for a floating-point number."""

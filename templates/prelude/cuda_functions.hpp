@@ -77,7 +77,119 @@ MPTUNE_INLINE T __ldcs(const T* p) {
     return *p;
 }
 
+
+// Rarer functions, as the C library computes them. In a namespace, since programs have things of these names.
+namespace mptune_c {
+MPTUNE_INLINE long labs(long x) { return x < 0 ? -x : x; }
+MPTUNE_INLINE long long llabs(long long x) { return x < 0 ? -x : x; }
+MPTUNE_INLINE double nan(const char*) { return __builtin_nan(""); }
+MPTUNE_INLINE float nanf(const char*) { return __builtin_nanf(""); }
+#define MPTUNE_C_FUNCTION(R, S, name, parameters, f_parameters, arguments)                 \
+    MPTUNE_INLINE R name parameters { return __builtin_##name arguments; }                 \
+    MPTUNE_INLINE S name##f f_parameters { return __builtin_##name##f arguments; }
+MPTUNE_C_FUNCTION(double, float, j0, (double x), (float x), (x))
+MPTUNE_C_FUNCTION(double, float, j1, (double x), (float x), (x))
+MPTUNE_C_FUNCTION(double, float, jn, (int n, double x), (int n, float x), (n, x))
+MPTUNE_C_FUNCTION(double, float, y0, (double x), (float x), (x))
+MPTUNE_C_FUNCTION(double, float, y1, (double x), (float x), (x))
+MPTUNE_C_FUNCTION(double, float, yn, (int n, double x), (int n, float x), (n, x))
+#undef MPTUNE_C_FUNCTION
+template <class A, class B, class R = mp::detail::math_type2<A, B>>
+MPTUNE_INLINE R nextafter(A a, B b) {
+    if constexpr (sizeof(R) == 8) return __builtin_nextafter(static_cast<double>(a), static_cast<double>(b));
+    else return static_cast<R>(__builtin_nextafterf(static_cast<float>(a), static_cast<float>(b)));
+}
+template <class A>
+MPTUNE_INLINE mp::detail::math_type<A> logb(A a) {
+    return static_cast<mp::detail::math_type<A>>(__builtin_logb(static_cast<double>(a)));
+}
+template <class A>
+MPTUNE_INLINE int ilogb(A a) {
+    return __builtin_ilogb(static_cast<double>(a));
+}
+MPTUNE_INLINE float nextafterf(float a, float b) { return __builtin_nextafterf(a, b); }
+MPTUNE_INLINE float logbf(float a) { return __builtin_logbf(a); }
+MPTUNE_INLINE int ilogbf(float a) { return __builtin_ilogbf(a); }
+// Functions of fp32 that are given wider numbers: sqrtf(x) of a double.
+#define MPTUNE_OF_FLOAT(name)                                                             \
+    template <class A>                                                                    \
+    MPTUNE_INLINE float name##f(A a) {                                                    \
+        return static_cast<float>(mp::name(static_cast<float>(a)));                       \
+    }
+#define MPTUNE_OF_FLOATS(name)                                                            \
+    template <class A, class B>                                                           \
+    MPTUNE_INLINE float name##f(A a, B b) {                                               \
+        return static_cast<float>(mp::name(static_cast<float>(a), static_cast<float>(b))); \
+    }
+#define MPTUNE_FAST(name)                                                                 \
+    template <class... A>                                                                 \
+    MPTUNE_INLINE float __##name##f(A... a) {                                             \
+        return static_cast<float>(mp::name(static_cast<float>(a)...));                    \
+    }
+MPTUNE_ALL_MATH(MPTUNE_OF_FLOAT, MPTUNE_OF_FLOATS)
+MPTUNE_OF_FLOATS(fmin)
+MPTUNE_OF_FLOATS(fmax)
+MPTUNE_FAST(exp)
+MPTUNE_FAST(exp10)
+MPTUNE_FAST(log)
+MPTUNE_FAST(log2)
+MPTUNE_FAST(log10)
+MPTUNE_FAST(sin)
+MPTUNE_FAST(cos)
+MPTUNE_FAST(tan)
+MPTUNE_FAST(pow)
+template <class A, class B, class C>
+MPTUNE_INLINE float fmaf(A a, B b, C c) {
+    return __builtin_fmaf(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c));
+}
+#undef MPTUNE_FAST
+#undef MPTUNE_OF_FLOATS
+#undef MPTUNE_OF_FLOAT
+using mp::norm4d;
+using mp::rnorm3d;
+using mp::rnorm4d;
+template <class T>
+MPTUNE_INLINE T norm(int n, const T* p) {
+    double sum = 0;
+    for (int i = 0; i < n; ++i) sum += static_cast<double>(p[i]) * static_cast<double>(p[i]);
+    return static_cast<T>(__builtin_sqrt(sum));
+}
+MPTUNE_INLINE float normf(int n, const float* p) { return norm(n, p); }
+MPTUNE_INLINE float norm4df(float x, float y, float z, float w) { return norm4d(x, y, z, w); }
+MPTUNE_INLINE float rnorm3df(float x, float y, float z) { return rnorm3d(x, y, z); }
+MPTUNE_INLINE float rnorm4df(float x, float y, float z, float w) { return rnorm4d(x, y, z, w); }
+}  // namespace mptune_c
+
 #endif  // MPTUNE_HOST
+#undef MPTUNE_ALL_MATH
+
+#if defined(MPTUNE_HOST) || defined(MPTUNE_HIP)
+namespace mptune_c {
+template <class T>
+MPTUNE_INLINE T __ldlu(const T* p) {
+    return *p;
+}
+template <class T>
+MPTUNE_INLINE T __ldcv(const T* p) {
+    return *p;
+}
+template <class T, class V>
+MPTUNE_INLINE void __stwb(T* p, V value) {
+    *p = value;
+}
+template <class T, class V>
+MPTUNE_INLINE void __stwt(T* p, V value) {
+    *p = value;
+}
+MPTUNE_INLINE void __brkpt() {}
+MPTUNE_INLINE void __prof_trigger(int) {}
+MPTUNE_INLINE unsigned umin(unsigned a, unsigned b) { return a < b ? a : b; }
+MPTUNE_INLINE unsigned umax(unsigned a, unsigned b) { return a > b ? a : b; }
+MPTUNE_INLINE long long llmin(long long a, long long b) { return a < b ? a : b; }
+MPTUNE_INLINE long long llmax(long long a, long long b) { return a > b ? a : b; }
+}  // namespace mptune_c
+using namespace mptune_c;
+#endif
 
 #if !defined(MPTUNE_CUDA)
 template <class T, class V>
@@ -178,3 +290,54 @@ MPTUNE_INLINE T saturate(T x) {
 }
 
 }  // namespace mp
+
+#if !defined(MPTUNE_OPENCL)
+namespace mp {
+using ::__hadd;  // of whole numbers
+}
+
+// Complex numbers of cuComplex.h: vectors of two of any type, in a namespace, since programs may include CUDA's own.
+namespace mptune_complex {
+typedef mp::vec2<float> cuComplex;
+typedef mp::vec2<float> cuFloatComplex;
+typedef mp::vec2<double> cuDoubleComplex;
+template <class T>
+MPTUNE_INLINE mp::vec2<T> of(T x, T y) {
+    return mp::vec2<T>(x, y);
+}
+MPTUNE_INLINE cuFloatComplex make_cuComplex(float x, float y) { return of(x, y); }
+MPTUNE_INLINE cuFloatComplex make_cuFloatComplex(float x, float y) { return of(x, y); }
+MPTUNE_INLINE cuDoubleComplex make_cuDoubleComplex(double x, double y) { return of(x, y); }
+#define MPTUNE_COMPLEX(real, imaginary, conj, add, sub, mul, div, abs, fma)                        \
+    template <class A>                                                                             \
+    MPTUNE_INLINE A real(mp::vec2<A> z) { return z.x; }                                            \
+    template <class A>                                                                             \
+    MPTUNE_INLINE A imaginary(mp::vec2<A> z) { return z.y; }                                       \
+    template <class A>                                                                             \
+    MPTUNE_INLINE auto conj(mp::vec2<A> z) { return of(z.x, A(-z.y)); }                            \
+    template <class A>                                                                             \
+    MPTUNE_INLINE auto abs(mp::vec2<A> z) { return mp::hypot(z.x, z.y); }                          \
+    template <class A, class B>                                                                    \
+    MPTUNE_INLINE auto add(mp::vec2<A> a, mp::vec2<B> b) { return of(a.x + b.x, a.y + b.y); }      \
+    template <class A, class B>                                                                    \
+    MPTUNE_INLINE auto sub(mp::vec2<A> a, mp::vec2<B> b) { return of(a.x - b.x, a.y - b.y); }      \
+    template <class A, class B>                                                                    \
+    MPTUNE_INLINE auto mul(mp::vec2<A> a, mp::vec2<B> b) {                                         \
+        return of(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);                                   \
+    }                                                                                              \
+    template <class A, class B>                                                                    \
+    MPTUNE_INLINE auto div(mp::vec2<A> a, mp::vec2<B> b) {                                         \
+        const B size = B(b.x < B(0) ? B(-b.x) : b.x) + B(b.y < B(0) ? B(-b.y) : b.y), scale = B(1) / size; \
+        const auto c = of(A(a.x * scale), A(a.y * scale));                                         \
+        const auto d = of(B(b.x * scale), B(b.y * scale));                                         \
+        const B inverse = B(1) / (d.x * d.x + d.y * d.y);                                          \
+        return of((c.x * d.x + c.y * d.y) * inverse, (c.y * d.x - c.x * d.y) * inverse);           \
+    }                                                                                              \
+    template <class A, class B, class C>                                                           \
+    MPTUNE_INLINE auto fma(mp::vec2<A> a, mp::vec2<B> b, mp::vec2<C> c) { return add(mul(a, b), c); }
+MPTUNE_COMPLEX(cuCreal, cuCimag, cuConj, cuCadd, cuCsub, cuCmul, cuCdiv, cuCabs, cuCfma)
+MPTUNE_COMPLEX(cuCrealf, cuCimagf, cuConjf, cuCaddf, cuCsubf, cuCmulf, cuCdivf, cuCabsf, cuCfmaf)
+#undef MPTUNE_COMPLEX
+}  // namespace mptune_complex
+using namespace mptune_complex;
+#endif

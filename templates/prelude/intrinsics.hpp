@@ -101,9 +101,19 @@ MPTUNE_INLINE long long __mul64hi(long long x, long long y) {
 MPTUNE_INLINE unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
     return static_cast<unsigned long long>(static_cast<unsigned __int128>(x) * y >> 64);
 }
+MPTUNE_INLINE int __hadd(int x, int y) { return static_cast<int>((static_cast<long long>(x) + y) >> 1); }
+MPTUNE_INLINE int __rhadd(int x, int y) { return static_cast<int>((static_cast<long long>(x) + y + 1) >> 1); }
+MPTUNE_INLINE unsigned __uhadd(unsigned x, unsigned y) {
+    return static_cast<unsigned>((static_cast<unsigned long long>(x) + y) >> 1);
+}
+MPTUNE_INLINE unsigned __urhadd(unsigned x, unsigned y) {
+    return static_cast<unsigned>((static_cast<unsigned long long>(x) + y + 1) >> 1);
+}
 MPTUNE_INLINE unsigned __sad(int x, int y, unsigned z) {
     return z + (x < y ? static_cast<unsigned>(y) - static_cast<unsigned>(x) : static_cast<unsigned>(x) - static_cast<unsigned>(y));
 }
+
+MPTUNE_INLINE unsigned __usad(unsigned x, unsigned y, unsigned z) { return z + (x < y ? y - x : x - y); }
 
 MPTUNE_LAZY MPTUNE_INLINE long long __double_as_longlong(double x) { return mptune_cuda::bits_as<long long>(x); }
 MPTUNE_LAZY MPTUNE_INLINE double __longlong_as_double(long long x) { return mptune_cuda::bits_as<double>(x); }

@@ -308,6 +308,5 @@ using mp::signbit;
 #endif
 #undef MPTUNE_GLOBAL
 #undef MPTUNE_NOT_GLOBAL
-#undef MPTUNE_ALL_MATH
 #undef MPTUNE_MATH
 #undef MPTUNE_MATH2

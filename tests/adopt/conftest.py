@@ -14,7 +14,7 @@ from mptune.adopt.running import build
 
 @functools.cache
 def compiled() -> None:
-    """Build a program that does nothing: the parsed header and the compiled layer are kept from then on."""
+    """Build a program that does nothing: the compiled layer is kept from then on."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "nothing.cu"
         path.write_text("__global__ void nothing() {}\nint main() { nothing<<<1, 1>>>(); }\n")

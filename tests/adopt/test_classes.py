@@ -385,3 +385,31 @@ def test_every_second_class_may_change_and_the_program_is_still_right(
     assert not again.errors
     assert not again.refusals
     assert [kernel.label for kernel in again.kernels] == [kernel.label for kernel in program.kernels]
+
+
+def test_complex_numbers_are_vectors_of_two(tmp_path: Path) -> None:
+    found = classes_of(
+        tmp_path,
+        """
+#include <cuComplex.h>
+__global__ void k(cuDoubleComplex* z, const cuDoubleComplex* w) {
+  cuDoubleComplex sum = cuCmul(z[0], w[0]);
+  z[0] = cuCadd(sum, make_cuDoubleComplex(0.5, 0.0));
+}
+int main() { k<<<1, 1>>>(nullptr, nullptr); }
+""",
+    )
+    slots = {one.name: {(slot.spelled, slot.components) for slot in one.slots} for one in found.classes}
+    assert slots == {key: {("cuDoubleComplex", 2)} for key in ("z", "w", "sum")}
+    assert not any(one.kept for one in found.classes)
+
+
+def test_a_function_of_floats_rounds_the_double_that_it_is_given(tmp_path: Path) -> None:
+    found = classes_of(
+        tmp_path,
+        """
+__global__ void k(double* y, float* x) { y[0] = sqrtf(y[1]) + sqrt(y[2]); x[0] = powf(x[1], 2.0); }
+int main() { k<<<1, 1>>>(nullptr, nullptr); }
+""",
+    )
+    assert [call.text for call in found.calls] == ["sqrt", "powf"]

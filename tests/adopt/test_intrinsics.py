@@ -40,17 +40,16 @@ LAYER = (*find_compiler().command, "-std=gnu++17", "-w", f"-I{running._layer()}"
 @functools.cache
 def declared() -> tuple[str, ...]:
     """The functions that kernels may call where a program is read."""
-    empty = Path(__file__).parent / "programs" / "counted.cu"
-    (unit,) = parsing.parse([empty])
+    (unit,) = parsing.parse([PROGRAMS / "short_pairs.cu"])
     return tuple(dict.fromkeys(name for name in functions(unit.unit.cursor) if not RUNTIME.fullmatch(name)))
 
 
 def functions(cursor: Any) -> Iterator[str]:
     for node in cursor.get_children():
-        if re.search(r"reading\.hpp|intrinsics\.hpp", str(node.location.file)):
+        if re.search(r"device\.hpp|mathematics\.hpp|cuda_fp16\.h|intrinsics\.hpp", str(node.location.file)):
             if node.kind.name in ("FUNCTION_DECL", "FUNCTION_TEMPLATE") and node.spelling not in OURS:
                 yield node.spelling
-            elif node.kind.name == "NAMESPACE":
+            elif node.kind.name == "NAMESPACE" and node.spelling != "mptune_layer":
                 yield from functions(node)
 
 

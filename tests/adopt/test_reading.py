@@ -392,3 +392,90 @@ def test_parallel_loops_of_plain_cplusplus_are_kernels() -> None:
     assert [(each.name, each.role) for each in kernel.parameters] == [
         *(("x", "in"), ("y", "in"), ("mass", "in"), ("potential", "out"), ("n", "scalar")),
     ]
+
+
+def read_texts(folder: Path, texts: dict[str, str]) -> Program:
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return read([folder / name for name in texts if not name.endswith(".h")])
+
+
+def test_a_device_function_may_be_defined_in_another_file(tmp_path: Path) -> None:
+    texts = {
+        "shared.h": "#pragma once\n__device__ double blend(double a, double b);\n",
+        "kernel.cu": """#include "shared.h"
+__global__ void step(double* u) { u[threadIdx.x] = blend(u[0], 0.5); }
+int main() { step<<<1, 8>>>(nullptr); }
+""",
+    }
+    (refusal,) = read_texts(tmp_path, texts).refusals
+    assert "calls blend, which is defined in none of the files" in str(refusal)
+    definition = """#include "shared.h"
+#define WEIGHT 0.25
+static __device__ double weighed(double a) { return WEIGHT * a; }
+__device__ double blend(double a, double b) { return weighed(a) + b; }
+"""
+    (kernel,) = read_texts(tmp_path, {**texts, "functions.cu": definition}).kernels
+    assert [(need.kind, need.name) for need in kernel.needs] == [
+        ("prototype", "blend"),
+        ("macro", "WEIGHT"),
+        ("function", "weighed"),
+        ("function", "blend"),
+    ]
+
+
+def test_plain_cplusplus_may_have_functions_with_the_names_of_cuda(tmp_path: Path) -> None:
+    program = read_texts(
+        tmp_path,
+        {
+            "own.cpp": """#include <cmath>
+double norm(int n, const double* x) { return n > 0 ? std::sqrt(x[0]) : 0.0; }
+double max(double a, double b) { return a > b ? a : b; }
+void fill(double* x, int n) {
+#pragma omp parallel for
+  for (int i = 0; i < n; ++i) x[i] = max(x[i], norm(1, x + i));
+}
+int main() {}
+"""
+        },
+    )
+    assert (len(program.kernels), program.errors, program.refusals) == (1, (), ())
+
+
+def test_headers_of_libraries_that_are_not_used_are_no_reason_to_refuse(tmp_path: Path) -> None:
+    program = read_texts(
+        tmp_path,
+        {
+            "unused.cu": """#include <cooperative_groups.h>
+#include <curand_kernel.h>
+#include <cuda_fp8.h>
+namespace cg = cooperative_groups;
+__global__ void k(double* x) { x[0] = 1.0; }
+int main() { k<<<1, 1>>>(nullptr); }
+"""
+        },
+    )
+    assert (len(program.kernels), program.errors, program.refusals) == (1, (), ())
+
+
+def test_calls_of_the_runtime_that_are_not_there_are_refused_with_what_to_write(tmp_path: Path) -> None:
+    text = """__global__ void k(double* x) { x[0] = 1.0; }
+int main() { void* given[1]; cudaLaunchKernel((void*)k, 1, 1, given, 0, 0); }
+"""
+    (refusal,) = read_texts(tmp_path, {"address.cu": text}).refusals
+    assert str(refusal).endswith(
+        "calls cudaLaunchKernel, which is not there; launch kernels as k<<<blocks, threads>>>(arguments)"
+    )
+
+
+def test_names_that_the_program_declares_are_no_constructs_of_cuda(tmp_path: Path) -> None:
+    text = """struct Body { double surface; };
+__device__ double erfcx(double x) { return exp(x * x) * erfc(x); }
+__global__ void k(double* cg, Body body) { double cub = cg[0]; cg[0] = erfcx(cub) * body.surface; }
+__global__ void w(double* x) { double cg = x[0]; x[0] = __shfl_down_sync(~0u, cg, 1); }
+int main() { k<<<1, 1>>>(nullptr, Body{}); w<<<1, 1>>>(nullptr); }
+"""
+    program = read_texts(tmp_path, {"names.cu": text})
+    assert [kernel.label for kernel in program.kernels] == ["k"]
+    (refusal,) = program.refusals
+    assert "it uses warp intrinsics" in str(refusal)

@@ -5,6 +5,9 @@
 
 #include "mptune_layer/types.hpp"
 
+#if defined(MPTUNE_READING)
+#pragma clang force_cuda_host_device begin
+#endif
 typedef float2 cuFloatComplex;
 typedef double2 cuDoubleComplex;
 typedef cuFloatComplex cuComplex;
@@ -30,3 +33,6 @@ MPTUNE_COMPLEX(double2, double, make_cuDoubleComplex, cuCreal, cuCimag, cuConj, 
                cuCfma, hypot)
 #undef MPTUNE_COMPLEX
 #define make_cuComplex make_cuFloatComplex
+#if defined(MPTUNE_READING)
+#pragma clang force_cuda_host_device end
+#endif

@@ -4,6 +4,23 @@
 #include "cuda_runtime.h"
 
 #if defined(__cplusplus)
+#if defined(MPTUNE_READING)
+// Numbers that convert: an operator between two of them is one of C++'s own.
+#pragma clang force_cuda_host_device begin
+#define MPTUNE_SHORT_TYPE(name, convert_to, convert_from) \
+    struct name {                                         \
+        unsigned short bits;                              \
+        name() = default;                                 \
+        name(float value);                                \
+        operator float() const;                           \
+        unsigned short to_bits() const;                   \
+        static name from_bits(unsigned short);            \
+        name& operator+=(float);                          \
+        name& operator-=(float);                          \
+        name& operator*=(float);                          \
+        name& operator/=(float);                          \
+    };
+#else
 #define MPTUNE_SHORT_TYPE(name, convert_to, convert_from)                                              \
     struct name {                                                                                      \
         unsigned short bits;                                                                           \
@@ -106,6 +123,7 @@ inline T fused(T a, T b, T c) {
 }
 
 }  // namespace mptune_layer
+#endif
 
 MPTUNE_SHORT_TYPE(__half, mptune_layer::to_half, mptune_layer::from_half)
 MPTUNE_SHORT_TYPE(__nv_bfloat16, mptune_layer::to_bfloat16, mptune_layer::from_bfloat16)
@@ -124,10 +142,17 @@ using mptune_float2 = float2;
 }
 #define MPTUNE_INLINE inline __attribute__((always_inline))
 #define MPTUNE_BUILTIN(name) __builtin_##name
+#if defined(MPTUNE_READING)
+#define MPTUNE_FMA(a, b, c) (a * b + c)
+#else
 #define MPTUNE_FMA(a, b, c) mptune_layer::fused(a, b, c)
+#endif
 #include MPTUNE_SHORT_INTRINSICS
 #undef MPTUNE_FMA
 #undef MPTUNE_BUILTIN
 #undef MPTUNE_INLINE
 using namespace mptune_short;
+#if defined(MPTUNE_READING)
+#pragma clang force_cuda_host_device end
+#endif
 #endif

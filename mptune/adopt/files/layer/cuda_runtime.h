@@ -3,7 +3,9 @@
 
 #include "mptune_layer/api.hpp"
 
-#if defined(__CUDACC__) || defined(__HIPCC__)
+#if defined(MPTUNE_READING)
+#include "mptune_layer/mathematics.hpp"
+#elif defined(__CUDACC__) || defined(__HIPCC__)
 #include <assert.h>
 #include <limits.h>
 #include <stdio.h>

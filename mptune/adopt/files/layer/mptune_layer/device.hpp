@@ -4,12 +4,22 @@
 
 #include "mptune_layer/types.hpp"
 
+#if defined(MPTUNE_READING)
+#pragma clang force_cuda_host_device begin
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __host__ __attribute__((host))
+#define __constant__ __attribute__((constant))
+#define __managed__ __attribute__((device))
+#define __shared__ __attribute__((shared))
+#else
 #define __global__
 #define __device__
 #define __host__
 #define __constant__
 #define __managed__
 #define __shared__ static thread_local __attribute__((aligned(16)))
+#endif
 #define __grid_constant__
 #define __launch_bounds__(...)
 #define __forceinline__ inline __attribute__((always_inline))
@@ -22,7 +32,9 @@
 #define MPTUNE_DEVICE inline __attribute__((always_inline))
 
 // Of one file a compiler sees all uses, and can keep the counter of the loop over threads in a register.
-#if defined(MPTUNE_SEVERAL_FILES)
+#if defined(MPTUNE_READING)
+extern const __device__ uint3 threadIdx, blockIdx, blockDim, gridDim;
+#elif defined(MPTUNE_SEVERAL_FILES)
 inline thread_local uint3 threadIdx, blockIdx, blockDim, gridDim;
 #else
 static thread_local uint3 threadIdx, blockIdx, blockDim, gridDim;
@@ -340,3 +352,6 @@ MPTUNE_DEVICE void __trap() { mptune_trap(); }
 MPTUNE_DEVICE void __brkpt() {}
 MPTUNE_DEVICE void __prof_trigger(int) {}
 #define __builtin_assume(condition) ((condition) ? (void)0 : __builtin_unreachable())
+#if defined(MPTUNE_READING)
+#pragma clang force_cuda_host_device end
+#endif

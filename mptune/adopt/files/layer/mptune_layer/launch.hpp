@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "mptune_layer/api.hpp"
 #include "mptune_layer/device.hpp"
 #include "mptune_layer/recorded.hpp"
 

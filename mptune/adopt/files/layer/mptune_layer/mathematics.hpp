@@ -11,6 +11,9 @@
 
 #include "mptune_layer/device.hpp"
 
+#if defined(MPTUNE_READING)
+#pragma clang force_cuda_host_device begin
+#endif
 #define MPTUNE_PAIR(name)                                                                               \
     MPTUNE_DEVICE int name(int a, int b) { return MPTUNE_CHOSEN; }                                      \
     MPTUNE_DEVICE unsigned name(unsigned a, unsigned b) { return MPTUNE_CHOSEN; }                       \
@@ -99,6 +102,7 @@ MPTUNE_DEVICE float fdividef(float a, float b) { return a / b; }
 MPTUNE_DEVICE double fdivide(double a, double b) { return a / b; }
 MPTUNE_DEVICE float saturate(float x) { return fminf(fmaxf(x, 0.0f), 1.0f); }
 
+#if !defined(MPTUNE_READING)
 // Macros: the C library declares functions of these names, for itself.
 #define __expf(x) expf(x)
 #define __exp10f(x) exp10f(x)
@@ -110,6 +114,7 @@ MPTUNE_DEVICE float saturate(float x) { return fminf(fmaxf(x, 0.0f), 1.0f); }
 #define __cosf(x) cosf(x)
 #define __tanf(x) tanf(x)
 #define __sincosf(x, s, c) sincosf(x, s, c)
+#endif
 
 // Templates have the same of their own.
 #define MPTUNE_HOST
@@ -117,3 +122,6 @@ MPTUNE_DEVICE float saturate(float x) { return fminf(fmaxf(x, 0.0f), 1.0f); }
 #include MPTUNE_INTRINSICS
 #undef MPTUNE_INLINE
 #undef MPTUNE_HOST
+#if defined(MPTUNE_READING)
+#pragma clang force_cuda_host_device end
+#endif

@@ -89,9 +89,22 @@ inline cudaError_t symbol_size(size_t* bytes, const T&) {
 }
 }  // namespace mptune_layer
 
+#if defined(MPTUNE_READING)
+#define MPTUNE_OF_SYMBOL(name) \
+    template <class... A>      \
+    cudaError_t name(A&&... arguments);
+MPTUNE_OF_SYMBOL(cudaGetSymbolAddress)
+MPTUNE_OF_SYMBOL(cudaGetSymbolSize)
+MPTUNE_OF_SYMBOL(cudaMemcpyToSymbol)
+MPTUNE_OF_SYMBOL(cudaMemcpyToSymbolAsync)
+MPTUNE_OF_SYMBOL(cudaMemcpyFromSymbol)
+MPTUNE_OF_SYMBOL(cudaMemcpyFromSymbolAsync)
+#undef MPTUNE_OF_SYMBOL
+#else
 #define cudaGetSymbolAddress(pointer, symbol) ::mptune_layer::symbol_address(#symbol, pointer, symbol)
 #define cudaGetSymbolSize(bytes, symbol) ::mptune_layer::symbol_size(bytes, symbol)
 #define cudaMemcpyToSymbol(symbol, ...) ::mptune_layer::to_symbol(#symbol, symbol, __VA_ARGS__)
 #define cudaMemcpyToSymbolAsync(symbol, ...) ::mptune_layer::to_symbol(#symbol, symbol, __VA_ARGS__)
 #define cudaMemcpyFromSymbol(to, symbol, ...) ::mptune_layer::from_symbol(#symbol, to, symbol, __VA_ARGS__)
 #define cudaMemcpyFromSymbolAsync(to, symbol, ...) ::mptune_layer::from_symbol(#symbol, to, symbol, __VA_ARGS__)
+#endif

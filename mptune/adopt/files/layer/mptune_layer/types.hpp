@@ -4,6 +4,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if defined(MPTUNE_READING)
+#pragma clang force_cuda_host_device begin
+#endif
 #if defined(__cplusplus)
 #define MPTUNE_DEFAULT(value) = value
 #else
@@ -59,6 +62,9 @@ struct dim3 {
 #endif
 };
 typedef struct dim3 dim3;
+#if defined(MPTUNE_READING)
+#pragma clang force_cuda_host_device end
+#endif
 
 enum cudaError {
     cudaSuccess = 0,

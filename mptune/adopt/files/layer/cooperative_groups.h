@@ -1,0 +1,3 @@
+// Programs may include it without a use; kernels that use it are refused.
+#pragma once
+namespace cooperative_groups {}
