@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from mptune.adopt.containers import held_by
 from mptune.adopt.reading import VECTOR
 
 #: The types of a program's numbers that mptune has a name for.
@@ -29,8 +30,7 @@ _INTRINSIC: Final = re.compile(r"__(exp|exp10|log|log2|log10|sin|cos|tan|pow|sin
 def scalar_of(canonical: Any) -> tuple[str, int] | None:
     """Return the type of the numbers behind a type (through pointers, references and arrays) and how many make one."""
     while is_pointer(canonical):
-        is_array = "ARRAY" in canonical.kind.name
-        canonical = (canonical.element_type if is_array else canonical.get_pointee()).get_canonical()
+        canonical = pointee(canonical).get_canonical()
     name = QUALIFIERS.sub("", canonical.spelling).strip()
     if name in SCALARS:
         return name, 1
@@ -41,11 +41,14 @@ def scalar_of(canonical: Any) -> tuple[str, int] | None:
 def is_pointer(canonical: Any) -> bool:
     """Whether values of a type are places in memory that others may share."""
     kind: str = canonical.kind.name
-    return kind in ("POINTER", "LVALUEREFERENCE", "RVALUEREFERENCE") or "ARRAY" in kind
+    is_plain = kind in ("POINTER", "LVALUEREFERENCE", "RVALUEREFERENCE") or "ARRAY" in kind
+    return is_plain or held_by(canonical) is not None
 
 
 def pointee(canonical: Any) -> Any:
-    """Return the type of what a pointer points at, or of the elements of an array."""
+    """Return the type of what a pointer points at, or of the elements of an array or a container."""
+    if (held := held_by(canonical)) is not None:
+        return held
     return canonical.element_type if "ARRAY" in canonical.kind.name else canonical.get_pointee()
 
 

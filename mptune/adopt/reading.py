@@ -311,7 +311,9 @@ class Program:
         errors: clang's, outside kernels: the program may still be run.
         tuned: the labels of the kernels to tune, if not all are; others stay as they are.
         originals: the files that have another text on disk, since loops were cut out of their functions.
-        loops: those, where that is all that is changed in the files.
+        loops: those that became kernels.
+        places: of each character of the files with kernels for loops, where it begins and ends on disk; -1 for no such
+            place. Empty if more than its loops was changed.
         units: the files as clang parsed them.
     """
 
@@ -328,6 +330,7 @@ class Program:
     tuned: tuple[str, ...]
     originals: tuple[SourceFile, ...]
     loops: tuple[CutLoop, ...]
+    places: Mapping[Path, Sequence[tuple[int, int]]] = field(repr=False, compare=False)
     units: tuple[TranslationUnit, ...] = field(repr=False, compare=False)
 
     def text(self, extent: Extent) -> str:
@@ -370,7 +373,6 @@ def read(
     files: Sequence[Path],
     defines: Mapping[str, str] | None = None,
     includes: Sequence[Path] = (),
-    loops: Sequence[str] = (),
     kernels: Sequence[str] = (),
     texts: Mapping[Path, str] | None = None,
 ) -> Program:
@@ -380,12 +382,11 @@ def read(
         files: its sources, as a compiler is given them.
         defines: macros of the command line (``-D``), by name; "" for one without a value.
         includes: folders of headers (``-I``).
-        loops: those that become kernels besides those that OpenMP has in parallel: functions, or ``FILE:LINE``.
         kernels: the names of those to tune; empty for all.
         texts: of files that are taken to have another text than on disk.
 
     Raises:
-        ProgramError: a file is missing or does not parse, or there is no kernel or loop in it, or none of a name.
+        ProgramError: a file is missing or does not parse, or there is no kernel in it, or none of a name.
     """
     texts = texts or {}
     units = parse(files, defines, includes, texts)
@@ -393,10 +394,10 @@ def read(
     changed = _with_own_vectors(found)
     if changed:
         units = parse(files, defines, includes, {**texts, **changed})
-    cut, refused, cut_loops = outlined(units, loops)
+    cut = outlined(units)
     is_otherwise_as_it_was = not changed
-    if cut:
-        changed |= cut
+    if cut.texts:
+        changed = {**changed, **cut.texts}
         units = parse(files, defines, includes, {**texts, **changed})
     originals = tuple(file for file in found if file.path in changed)
     readers = [_UnitReader(unit) for unit in units]
@@ -404,7 +405,7 @@ def read(
     launches = {(launch.extent, launch.kernel): launch for reader in readers for launch in reader.launches}
     found_kernels = {kernel.label: kernel for reader in readers for kernel in reader.kernels}
     clashing = dict(_clashing(found_kernels.values()))
-    refusals = itertools.chain(refused, *(reader.refusals for reader in readers), clashing.values())
+    refusals = itertools.chain(cut.refusals, *(reader.refusals for reader in readers), clashing.values())
     program = Program(
         sources=tuple(unit.path for unit in units),
         files=tuple(sources.values()),
@@ -419,7 +420,8 @@ def read(
         errors=tuple(error for reader in readers for error in reader.errors if error.extent is not None),
         tuned=(),
         originals=tuple({file.path: file for file in originals}.values()),
-        loops=cut_loops if is_otherwise_as_it_was else (),
+        loops=cut.loops,
+        places=cut.places if is_otherwise_as_it_was else {},
         units=tuple(units),
     )
     if not program.kernels and not program.refusals:

@@ -394,7 +394,7 @@ def adopted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[AdoptSettings, Path |
     return calls
 
 
-OF_PROGRAMS = ("-D", "N=3", "-D", "FAST", "-I", "include", "--types", 2, "--kernel", "k", "--loop", "f", "--vary", 0.5)
+OF_PROGRAMS = ("-D", "N=3", "-D", "FAST", "-I", "include", "--types", 2, "--kernel", "k", "--vary", 0.5)
 
 
 def test_a_program_is_adopted_with_its_options_then_tuned(
@@ -417,7 +417,6 @@ def test_a_program_is_adopted_with_its_options_then_tuned(
         includes=(Path("include"),),
         types=2,
         kernels=("k",),
-        loops=("f",),
         vary=0.5,
         backend="host",
     )
@@ -440,7 +439,6 @@ def test_adopt_has_the_same_options_and_prints_one_document(
         (("axpy", "--", "3"), "axpy takes no arguments after --: it is no program"),
         (("axpy", "-D", "N=3"), "axpy takes no -D: it is no program"),
         (("axpy", "--types", 3), "axpy takes no --types: it is no program"),
-        (("axpy", "--loop", "f"), "axpy takes no --loop: it is no program"),
         ((OWN, "--vary", 0), "own_kernel.py takes no --vary: it is no program"),
     ],
 )
