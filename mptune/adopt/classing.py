@@ -516,7 +516,11 @@ class _Finder:
             self._keep_overload(called, arguments)
         elif runtime := RUNTIME.fullmatch(name):
             self._runtime(node, f"cuda{runtime[1]}", arguments)
-        elif name in ("swap", "operator=", "reset") and arguments:
+        elif (
+            name in ("swap", "operator=", "reset")
+            and arguments
+            and (name == "swap" or is_pointer(arguments[-1].canonical))
+        ):
             other = arguments[0] if len(arguments) > 1 else next(iter(children[0].children), arguments[0])
             self._merge(self._place(other), self._place(arguments[-1]))
         elif name in ("max", "min") and not self._on_device:

@@ -284,7 +284,6 @@ class _Outliner:
         if cut:
             on_device = {usr for each in cut for usr in _called(each.loop.node, functions)}
             self._mark_functions(unit, functions, on_device)
-            self._mark_tables(unit, [functions[usr] for usr in on_device])
             of_host = [function for usr, function in functions.items() if usr not in on_device]
             self._mark_arrays(unit, of_host, [each.loop.extent for each in cut])
 
@@ -308,8 +307,11 @@ class _Outliner:
         return next(name for name in names if name not in self._kernels)
 
     def _edit(self, file: Path, start: int, end: int, text: _Moved | str) -> None:
-        new = _new(text) if isinstance(text, str) else text
-        self._edits.setdefault(file, []).append((start, end, new))
+        """Replace a piece of a file; the same edit twice counts once."""
+        new = start, end, _new(text) if isinstance(text, str) else text
+        edits = self._edits.setdefault(file, [])
+        if new not in edits:
+            edits.append(new)
 
     def _replace(self, loop: _Loop, kernel: _Moved, launch: str) -> None:
         extent, outside = loop.extent, loop.outermost
@@ -320,30 +322,19 @@ class _Outliner:
         self._edit(outside.file, start, start, _joined(["\n", kernel, line]))
 
     def _mark_functions(self, unit: TranslationUnit, functions: Mapping[str, Function], called: set[str]) -> None:
-        """Make functions available to the device, too."""
+        """Make functions, and the constant arrays that they use, available to the device, too."""
+        names = [n for usr in called for n in functions[usr].block.walk() if n.kind == "DECL_REF_EXPR"]
+        arrays = [n.referenced for n in names if n.referenced is not None and "ARRAY" in n.canonical.kind.name]
+        tables = {each.get_usr() for each in arrays}
+        for node in unit.top:
+            if node.kind == "VAR_DECL" and node.cursor.get_usr() in tables and node.extent is not None:
+                self._edit(node.extent.file, node.extent.start, node.extent.start, "__constant__ ")
         declared = [node.extent for node in unit.top if node.kind in FUNCTIONS and node.cursor.get_usr() in called]
         for extent in (*(functions[usr].extent for usr in called), *declared):
-            if extent is not None and ("function", extent) not in self._done:
-                self._done.add(("function", extent))
+            if extent is not None:
                 template = _TEMPLATE.match(self._files[extent.file].of(extent))
                 at = extent.start + (template.end() if template else 0)
                 self._edit(extent.file, at, at, "__host__ __device__ ")
-
-    def _mark_tables(self, unit: TranslationUnit, functions: Iterable[Function]) -> None:
-        """Make the constant arrays that functions of the device use available there."""
-        used = {
-            node.referenced.get_usr()
-            for function in functions
-            for node in function.block.walk()
-            if node.kind == "DECL_REF_EXPR" and node.referenced is not None and "ARRAY" in node.canonical.kind.name
-        }
-        for node in unit.top:
-            extent = node.extent
-            if node.kind != "VAR_DECL" or node.cursor.get_usr() not in used or extent is None:
-                continue
-            if ("table", extent) not in self._done:
-                self._done.add(("table", extent))
-                self._edit(extent.file, extent.start, extent.start, "__constant__ ")
 
     def _mark_arrays(self, unit: TranslationUnit, functions: Iterable[Function], cut: Sequence[Extent]) -> None:
         """Tell the layer the lengths of arrays outside of the heap."""
@@ -351,20 +342,14 @@ class _Outliner:
         statements += [(node, (node,)) for node in unit.top if node.kind == "VAR_DECL" and node.cursor.is_definition()]
         for statement, variables in statements:
             extent = statement.extent
-            for each in variables:
-                is_array = each.kind == "VAR_DECL" and _is_array(each.canonical)
-                if not is_array or extent is None or ("array", each.extent) in self._done:
-                    continue
-                if any(extent in whole for whole in cut):
-                    continue
-                self._done.add(("array", each.extent))
-                text = self._files[extent.file].text
-                end = extent.end if text[extent.end - 1] == ";" else text.find(";", extent.end) + 1
+            if extent is None or any(extent in whole for whole in cut):
+                continue
+            text = self._files[extent.file].text
+            end = extent.end if text[extent.end - 1] == ";" else text.find(";", extent.end) + 1
+            for each in (each for each in variables if each.kind == "VAR_DECL" and _is_array(each.canonical)):
                 is_static = statement is each or each.cursor.storage_class.name == "STATIC"
-                holder = f"mptune_{each.spelling}(&{each.spelling}, sizeof {each.spelling});"
-                self._edit(
-                    extent.file, end, end, f"{' static' if is_static else ''} ::mptune_layer::host_array {holder}"
-                )
+                holder = f"host_array mptune_{each.spelling}(&{each.spelling}, sizeof {each.spelling});"
+                self._edit(extent.file, end, end, f"{' static' if is_static else ''} ::mptune_layer::{holder}")
 
 
 # -- a loop ----------------------------------------------------------------------------------------
