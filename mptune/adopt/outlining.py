@@ -112,10 +112,6 @@ def outlined(units: Sequence[TranslationUnit]) -> Outlined:
 class _NotSafeError(Exception):
     """A loop cannot be cut out: where, what it does, and the remedy."""
 
-    def __init__(self, extent: Extent, what: str, remedy: str) -> None:
-        super().__init__(extent, what, remedy)
-        self.extent, self.what, self.remedy = extent, what, remedy
-
 
 # -- moved text ------------------------------------------------------------------------------------
 
@@ -275,7 +271,8 @@ class _Outliner:
                 piece = _Cut(loop, self._files, directives, functions, self._name(loop.function.name))
                 kernel, launch = piece.texts()
             except _NotSafeError as error:
-                self._refusals.append(Refusal(error.extent, error.what, error.remedy, loop.function.name, is_loop=True))
+                extent, what, remedy = error.args
+                self._refusals.append(Refusal(extent, what, remedy, loop.function.name, is_loop=True))
                 continue
             self._kernels.add(piece.name)
             self._replace(loop, kernel, launch)
@@ -439,7 +436,7 @@ class _Cut:
         self._check(body)
         for usr in sorted(_called(loop.node, self._functions)):
             self._check(self._functions[usr].block, self._functions[usr])
-        self._check_jumps(body, is_inner=False)
+        self._check_jumps(body)
         self._check_directives(body)
         self._capture(loop.node)
         self._check_shared(body)
@@ -663,7 +660,7 @@ class _Cut:
             return f"{base}* {name}_numbers", f"&{passed}[0]{'[0]' * rows.count('[')}", first
         if library in ADDRESSES:
             held = held_by(canonical)
-            self._check_element(node, name, held, is_packed=library == "vector")
+            self._check_element(node, name, held)
             const = "const " if canonical.is_const_qualified() else ""
             element = held.spelling.removeprefix("const ")
             return f"{const}{element}* {name}", f"{passed}.{ADDRESSES[library]}()", ""
@@ -676,15 +673,11 @@ class _Cut:
         remedy = "keep its numbers in a std::vector, and what it does in a function"
         raise self._unsafe(node, f"uses {name}, a {type_of_it.spelling}", remedy)
 
-    def _check_element(self, node: Node, name: str, element: Any, *, is_packed: bool = False) -> None:
+    def _check_element(self, node: Node, name: str, element: Any) -> None:
         while "ARRAY" in element.kind.name:
             element = element.element_type.get_canonical()
-        if element.kind.name in ("FUNCTIONPROTO", "VOID"):
-            raise self._unsafe(node, f"uses {name}, which points to no numbers", "point to the type of the numbers")
         if element.kind.name == "POINTER" or library_class(element):
             raise self._unsafe(node, f"uses {name}, an array of arrays", "keep the numbers in one array, row after row")
-        if is_packed and element.kind.name == "BOOL":
-            raise self._unsafe(node, f"uses {name}, a std::vector<bool>", "use a std::vector<char>")
 
     def _spelled(self, type_of_it: Any) -> str:
         """Return how a type is written where the kernel is: names of functions and classes are unknown there."""
@@ -737,15 +730,15 @@ class _Cut:
             what = f"{by}calls {node.spelling or called.spelling}, which may do more than compute"
             raise self._unsafe(node, what, "call it outside of the loop")
 
-    def _check_jumps(self, node: Node, *, is_inner: bool) -> None:
+    def _check_jumps(self, node: Node, *, in_loop: bool = False, in_switch: bool = False) -> None:
         """Check that an iteration ends at its end, or goes on with the next."""
-        if node.kind == "BREAK_STMT" and not is_inner:
+        if node.kind == "BREAK_STMT" and not in_loop and not in_switch:
             raise self._unsafe(node, "ends before its last iteration (break)", "let each iteration find out for itself")
-        if node.kind == "CONTINUE_STMT" and not is_inner and not self._reductions:
+        if node.kind == "CONTINUE_STMT" and not in_loop and not self._reductions:
             self._edit(node.extent, "return")
+        in_loop, in_switch = in_loop or node.kind in _ANY_LOOP, in_switch or node.kind == "SWITCH_STMT"
         for child in node.children:
-            of_switch = node.kind == "SWITCH_STMT" and child.kind != "CONTINUE_STMT"
-            self._check_jumps(child, is_inner=is_inner or node.kind in _ANY_LOOP or of_switch)
+            self._check_jumps(child, in_loop=in_loop, in_switch=in_switch)
 
     def _check_directives(self, body: Node) -> None:
         """Check the directives of OpenMP in the loop, and take them out."""
@@ -801,15 +794,12 @@ class _Cut:
     def _parameters(self) -> list[_Captured]:
         return sorted(self._captured.values(), key=lambda each: (each.order, each.name))
 
-    def _width(self, axes: Sequence[_Axis], body: Node) -> tuple[int, ...]:
-        """Return the threads of a block: few, if each has a loop of its own."""
-        has_loop = len(axes) == 1 and not self._reductions and any(node.kind in _ANY_LOOP for node in body.walk())
-        return (16,) if has_loop else _BLOCKS[len(axes)]
-
     def _kernel(self, axes: Sequence[_Axis], body: Node) -> _Moved:
         assert body.extent is not None
         assert self.loop.node.extent is not None
-        self._widths = self._width(axes, body)
+        # Threads that have loops of their own are few, for all processors to have some.
+        has_loop = len(axes) == 1 and not self._reductions and any(node.kind in _ANY_LOOP for node in body.walk())
+        self._widths = (16,) if has_loop else _BLOCKS[len(axes)]
         inside, first = self._edited(body), body.extent.line
         if body.kind == "COMPOUND_STMT":
             blank = re.match(r"\{[ \t]*\r?\n|\{", inside.text)

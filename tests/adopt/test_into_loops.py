@@ -222,3 +222,32 @@ def test_a_program_of_loops_is_patched_run_and_compared(tmp_path: Path) -> None:
     assert 0 < document["error"] < 1e-4
     assert "not in the text, where loops have nothing like it: gravity_loop.block=64" in document["notes"]
     assert source.read_text() == (PROGRAMS / "openmp.cpp").read_text()
+
+
+CHANGED = {
+    "springs.cpp": {
+        "static double dot(const std::vector<float>& a, const std::vector<float>& b) {",
+        "static void axpy(double factor, const std::vector<float>& x, std::vector<float>& y) {",
+        "for (int i = 0; i < n; i++) y[i] += float(factor) * x[i];",
+        "static void multiply(const std::vector<float>& x, std::vector<float>& y) {",
+        "float value = 2.5f * x[i];",
+        "std::vector<float> x(n, 0.0), r(n), p(n), q(n);",
+        "for (int i = 0; i < n; i++) p[i] = r[i] + float(beta) * p[i];",
+    },
+    "wave.cpp": {
+        "static inline float curvature(const float* u, int i) { return u[i - 1] - 2.0f * u[i] + u[i + 1]; }",
+        "void advance(const float* before, const float* now, float* after, int n, double c) {",
+        "for (int i = 1; i < n - 1; ++i) "
+        "after[i] = 2.0f * now[i] - before[i] + float(c) * float(c) * curvature(now, i);",
+        *(f"float* {name} = new float[n];" for name in ("before", "now", "after")),
+        "std::memset(after, 0, n * sizeof(float));",
+        "std::memcpy(before, now, n * sizeof(float));",
+        "float* const t = before;",
+        "for (int i = 0; i < n; ++i) energy += double(now[i]) * double(now[i]);",
+    },
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_each_changed_line_is_one_that_a_person_would_write(name: str) -> None:
+    assert set(changes(narrowed(PROGRAMS / name))) == CHANGED[name]
