@@ -238,7 +238,7 @@ class _Outliner:
 
     def __init__(self, files: Mapping[Path, SourceFile]) -> None:
         self.directives = {path: _directives(file) for path, file in files.items()}
-        self._files = files
+        self.files = files
         self._edits: dict[Path, list[_Edit]] = {}
         self._refusals: list[Refusal] = []
         self._loops: list[CutLoop] = []
@@ -248,7 +248,7 @@ class _Outliner:
     def result(self) -> Outlined:
         """Return the changed files."""
         moved = {
-            path: _changed(self._files[path].text, 0, len(self._files[path].text), edits)
+            path: _changed(self.files[path].text, 0, len(self.files[path].text), edits)
             for path, edits in self._edits.items()
         }
         texts = {path: each.text for path, each in moved.items()}
@@ -267,8 +267,7 @@ class _Outliner:
                 continue
             self._done.add(loop.extent)
             try:
-                directives = self.directives[loop.extent.file]
-                piece = _Cut(loop, self._files, directives, functions, self._name(loop.function.name))
+                piece = _Cut(loop, self, functions, self._name(loop.function.name))
                 kernel, launch = piece.texts()
             except _NotSafeError as error:
                 extent, what, remedy = error.args
@@ -312,7 +311,7 @@ class _Outliner:
 
     def _replace(self, loop: _Loop, kernel: _Moved, launch: str) -> None:
         extent, outside = loop.extent, loop.outermost
-        source = self._files[extent.file]
+        source = self.files[extent.file]
         self._edit(extent.file, extent.start, extent.end, launch + "\n" * source.of(extent).count("\n"))
         start = max(source.text.rfind(sign, 0, outside.start) + 1 for sign in "\n{};")
         line = f'\n#line {outside.line} "{outside.file}"\n'
@@ -329,7 +328,7 @@ class _Outliner:
         declared = [node.extent for node in unit.top if node.kind in FUNCTIONS and node.cursor.get_usr() in called]
         for extent in (*(functions[usr].extent for usr in called), *declared):
             if extent is not None:
-                template = _TEMPLATE.match(self._files[extent.file].of(extent))
+                template = _TEMPLATE.match(self.files[extent.file].of(extent))
                 at = extent.start + (template.end() if template else 0)
                 self._edit(extent.file, at, at, "__host__ __device__ ")
 
@@ -341,7 +340,7 @@ class _Outliner:
             extent = statement.extent
             if extent is None or any(extent in whole for whole in cut):
                 continue
-            text = self._files[extent.file].text
+            text = self.files[extent.file].text
             end = extent.end if text[extent.end - 1] == ";" else text.find(";", extent.end) + 1
             for each in (each for each in variables if each.kind == "VAR_DECL" and _is_array(each.canonical)):
                 is_static = statement is each or each.cursor.storage_class.name == "STATIC"
@@ -392,22 +391,14 @@ class _Cut:
 
     Args:
         loop: the loop.
-        files: of the program.
-        directives: in the file of the loop.
-        functions: of that file, by clang's name.
+        program: whose loop it is.
+        functions: of the file, by clang's name.
         name: of the kernel.
     """
 
-    def __init__(
-        self,
-        loop: _Loop,
-        files: Mapping[Path, SourceFile],
-        directives: Mapping[int, _Directive],
-        functions: Mapping[str, Function],
-        name: str,
-    ) -> None:
-        self.loop, self.name = loop, name
-        self._unit, self._files, self._directives, self._functions = loop.unit, files, directives, functions
+    def __init__(self, loop: _Loop, program: _Outliner, functions: Mapping[str, Function], name: str) -> None:
+        self.loop, self.name, self._unit, self._functions = loop, name, loop.unit, functions
+        self._files, self._directives = program.files, program.directives[loop.extent.file]
         self._clauses = [loop.directive, *loop.around]
         self._edits: list[_Edit] = []
         self._captured: dict[tuple[str, ...], _Captured] = {}
@@ -569,11 +560,14 @@ class _Cut:
             self._own[name] = self._spelled(root.type)
         elif extent is None:
             raise self._unsafe(node, f"uses {name} of a library", "compute with the program's own variables")
-        elif not (canonical.is_const_qualified() and canonical.kind.name in _NUMBERS and _is_outside(root)):
-            used = self._used(path)
-            if used.kind == "MEMBER_REF_EXPR" and self._text(used) != self._parameter(path).name:
-                self._edit_member(used, self._parameter(path).name)
-            self._parameter(path)
+        elif (
+            root.semantic_parent.kind.name not in ("TRANSLATION_UNIT", "NAMESPACE")
+            or canonical.kind.name not in _NUMBERS
+            or not canonical.is_const_qualified()  # (kernels see such constants, too)
+        ):
+            used, captured = self._used(path), self._parameter(path)
+            if used.kind == "MEMBER_REF_EXPR" and self._text(used) != captured.name:
+                self._edit_member(used, captured.name)
 
     def _capture_call(self, node: Node) -> bool:
         """Make parameters of the length or address that a container is asked for."""
@@ -612,7 +606,7 @@ class _Cut:
     def _used(self, path: Sequence[Node]) -> Node:
         """Return the part of a path that becomes a parameter: a struct as a whole, if it holds no container."""
         for node, following in zip(path, (*path[1:], None), strict=True):
-            canonical = _without_reference(node.canonical)
+            canonical = node.canonical
             is_pointer = canonical.kind.name == "POINTER"
             struct = canonical.get_pointee().get_canonical() if is_pointer else canonical
             is_own = struct.kind.name == "RECORD" and self._unit.extent(struct.get_declaration()) is not None
@@ -648,6 +642,7 @@ class _Cut:
         if kind in _NUMBERS:
             return f"{spelled.removeprefix('const ')} {name}", passed, ""
         if kind == "POINTER" or "ARRAY" in kind:
+            spelled = spelled.removesuffix("const")  # (of a pointer itself)
             element = (canonical.get_pointee() if kind == "POINTER" else canonical.element_type).get_canonical()
             self._check_element(node, name, element)
             base, star, rows = spelled.partition("(*)") if kind == "POINTER" else spelled.partition("[")
@@ -976,15 +971,6 @@ def _is_of_container(node: Node) -> bool:
     if owner is None and member is not None and member.kind == "MEMBER_REF_EXPR" and member.children:
         owner = member.children[0]
     return owner is not None and held_by(bare(owner).canonical) is not None
-
-
-def _is_outside(declared: Any) -> bool:
-    """Whether a variable is declared outside of functions and classes."""
-    return declared.semantic_parent.kind.name in ("TRANSLATION_UNIT", "NAMESPACE")
-
-
-def _without_reference(canonical: Any) -> Any:
-    return canonical.get_pointee().get_canonical() if "REFERENCE" in canonical.kind.name else canonical
 
 
 def _container_in(struct: Any) -> str:

@@ -355,3 +355,12 @@ def test_a_loop_may_run_over_grids_of_several_sizes(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "two_grids.cpp",)), tmp_path / "grids")
     assert set(document["errors"].values()) == {0.0}
     assert not any(note.startswith("trials fail") for note in document["notes"])
+
+
+@pytest.mark.full
+def test_loops_of_several_files_call_functions_of_headers(tmp_path: Path) -> None:
+    _, document = adopt(AdoptSettings((PROGRAMS / "relaxation",)), tmp_path / "relaxation")
+    assert [(kernel["name"], kernel["launches"]) for kernel in document["kernels"]] == [
+        *(("relax_loop", 20), ("residual_loop", 1)),
+    ]
+    assert max(document["errors"].values()) < 1e-14
