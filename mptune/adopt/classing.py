@@ -959,9 +959,13 @@ def _is_converted(parent: Node | None, number: Node) -> bool:
     sides = [bare(each) for each in parent.children] if parent.kind.endswith("_OPERATOR") else []
     if len(sides) != 2 or parent.operator in ("=", ","):
         return False
-    other = next((each for each in sides if each.extent != bare(number).extent), None)
-    is_own = other is not None and other.kind in ("FLOATING_LITERAL", "DECL_REF_EXPR")
-    return is_own and other is not None and other.canonical.kind.name == "DOUBLE"
+    left, right = sides
+    if right.cursor == bare(number).cursor:  # (what is on the left is double by then)
+        is_double = left.kind in (*_VARIABLES, "FLOATING_LITERAL") or container_of(left) is not None
+        return is_double and left.canonical.kind.name == "DOUBLE"
+    value = right.referenced if right.kind == "DECL_REF_EXPR" else None
+    is_by_value = value is not None and value.type.get_canonical().kind.name == "DOUBLE"
+    return is_by_value or (right.kind == "FLOATING_LITERAL" and right.canonical.kind.name == "DOUBLE")
 
 
 def _is_other_memory(node: Node) -> bool:
