@@ -82,7 +82,6 @@ class AdoptSettings:
         compile_commands: a compilation database, whose files, macros and folders are taken.
         types: at most so many precision parameters.
         metric: how the outputs are compared; None for the default.
-        loops: of C++ that become kernels besides those that OpenMP has in parallel: functions, or ``FILE:LINE``.
         kernels: those that are tuned; of all others, the types and blocks stay the program's. Empty for all.
         vary: by what part of itself a number changes at most for fresh inputs, 0 for none; None to find out.
         time_limit_s: how long a run of the program may take.
@@ -96,7 +95,6 @@ class AdoptSettings:
     compile_commands: Path | None = None
     types: int = 8
     metric: str | None = None
-    loops: tuple[str, ...] = ()
     kernels: tuple[str, ...] = ()
     vary: float | None = None
     time_limit_s: float = 60.0
@@ -340,7 +338,7 @@ def _read_and_built(settings: AdoptSettings, on_progress: Callable[[str], None])
     """
     with _told_what_is_missing(settings.files):
         on_progress("reading the program")
-        program = read(settings.files, settings.defines, settings.includes, settings.loops, settings.kernels)
+        program = read(settings.files, settings.defines, settings.includes, settings.kernels)
         _check(program)
         on_progress("compiling the program")
         refused = _refused(program)
@@ -698,7 +696,6 @@ def _given(program: Program, settings: AdoptSettings, captured: Capture, refused
         "defines": dict(program.defines),
         "includes": [str(path) for path in program.includes],
         "arguments": list(settings.arguments),
-        "loops": list(settings.loops),
         "kernels": list(settings.kernels),
         "refused": list(refused),
         "check": captured.check,

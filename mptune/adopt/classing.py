@@ -31,6 +31,7 @@ from mptune.adopt.classes import (
     names_of,
     role_of,
 )
+from mptune.adopt.containers import container_of, held_by
 from mptune.adopt.host_uses import LITERAL, RUNTIME, HostUses
 from mptune.adopt.number_types import (
     bare_name,
@@ -48,6 +49,7 @@ from mptune.cpp.tokens import Token
 _VARIABLES: Final = ("DECL_REF_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR")
 _STRUCTS: Final = ("STRUCT_DECL", "CLASS_DECL", "UNION_DECL")
 _LOOPS: Final = ("FOR_STMT", "WHILE_STMT", "DO_STMT")
+_ALLOCATES: Final = ("malloc", "calloc", "aligned_alloc", "realloc")
 _ASSIGNS: Final = ("=", "+=", "-=", "*=", "/=")
 _NUMBER: Final = re.compile(r"\.?\d.*")
 #: Functions that read the bits of a number.
@@ -378,7 +380,8 @@ class _Finder:
         inner = node.children[0] if len(node.children) == 1 else None
         while inner is not None and inner.kind == "PAREN_EXPR" and inner.children:
             inner = inner.children[0]
-        if inner is None or inner.extent is None or (inner.kind not in _VARIABLES and inner.operator != "*"):
+        is_element = inner is not None and (inner.operator == "*" or container_of(inner) is not None)
+        if inner is None or inner.extent is None or (inner.kind not in _VARIABLES and not is_element):
             return
         found = scalar_of(node.canonical)
         if found is None or is_pointer(node.canonical) or found[1] != 1 or found != scalar_of(inner.canonical):
@@ -386,8 +389,10 @@ class _Finder:
         parent = _parent(above)
         is_stored = parent is not None and (
             (parent.kind == "VAR_DECL" and parent.usr not in self._follows)
-            or parent.kind in (*ANY_CAST, "RETURN_STMT", "INIT_LIST_EXPR")
+            or parent.kind in (*ANY_CAST, "INIT_LIST_EXPR")
+            or (parent.kind == "RETURN_STMT" and not any(each.kind == "LAMBDA_EXPR" for each in above))
             or parent.operator == "="
+            or (not self._on_device and _is_converted(parent, node))
         )
         self._reads.setdefault((inner.extent, self._label), (self._place(inner), self._on_device, is_stored))
 
@@ -475,6 +480,9 @@ class _Finder:
         own = self._member(slot, slot.spelled, "cast", is_pointer(canonical), slot.extent)
         if is_pointer(canonical) and inner is not None:
             self._union.join(own, self._place(inner))
+            call = bare(inner)
+            if call.kind == "CALL_EXPR" and call.spelling in _ALLOCATES:
+                self._merge_sizes(call.arguments, own)
             if self._on_device and _is_other_memory(inner):
                 self._keep(own, f"its memory is {bare_name(pointee(inner.canonical))} elsewhere")
         return own
@@ -497,13 +505,30 @@ class _Finder:
         if self._unit.extent(called) is not None:
             parameters = [parameter for parameter in called.get_arguments() if parameter is not None]
             for index, (argument, parameter) in enumerate(zip(arguments, parameters, strict=False)):
-                if is_pointer(parameter.type.get_canonical()):
-                    self._union.join((called.get_usr(), index), self._place(argument))
+                kind = parameter.type.get_canonical()
+                if is_pointer(kind):
+                    place = self._place(argument)
+                    self._union.join((called.get_usr(), index), place)
+                    kind = kind.get_pointee().get_canonical() if "REFERENCE" in kind.kind.name else kind
+                    is_template = bool(self._program.originals) and called.get_num_template_arguments() > 0
+                    is_unknown = place is None and held_by(kind) is not None
+                    if (is_template or is_unknown) and not self._on_device and argument.extent is not None:
+                        self._host_uses.note_place(argument.extent, (called.get_usr(), index))
             self._keep_overload(called, parameters, arguments)
         elif runtime := RUNTIME.fullmatch(name):
             self._runtime(node, f"cuda{runtime[1]}", arguments)
-        elif name == "swap" and len(arguments) > 1:
-            self._union.join(self._place(arguments[0]), self._place(arguments[1]))
+        elif (
+            name in ("swap", "operator=", "reset")
+            and arguments
+            and (name == "swap" or is_pointer(arguments[-1].canonical))
+        ):
+            other = arguments[0] if len(arguments) > 1 else next(iter(node.children[0].children), arguments[0])
+            self._union.join(self._place(other), self._place(arguments[-1]))
+        elif name in ("max", "min") and not self._on_device:
+            for element in map(bare, arguments):
+                place = self._place(element) if scalar_of(element.canonical) == ("double", 1) else None
+                if place is not None and element.extent is not None and self._function is not None:
+                    self._reads.setdefault((element.extent, self._function.label), (place, False, False))
         elif name in ("memcpy", "memmove", "memset") and len(arguments) == 3:
             self._bytes(name, arguments)
         elif not self._on_device:
@@ -542,6 +567,8 @@ class _Finder:
         """Note a call that copies or clears bytes, as many as ``sizeof`` says."""
         places = [self._place(argument) for argument in arguments[: 1 if name == "memset" else 2]]
         self._union.join(*places)
+        if not self._on_device:
+            self._merge_sizes(arguments[2:], places[0])
         if not self._on_device or not any(places):
             return
         value = bare(arguments[1]).extent
@@ -613,6 +640,12 @@ class _Finder:
             if not is_pointer(node.canonical):
                 return None
             return self._place(children[-1]) if scalar_of(node.canonical) is None else self._cast(node)
+        if (container := container_of(node)) is not None:
+            return self._place(container)
+        if kind == "CXX_NEW_EXPR" or (kind == "CALL_EXPR" and node.spelling == "make_unique"):
+            found = scalar_of(node.canonical)
+            slot = self._slot(node.extent, found, self._on_device) if found is not None and node.extent else None
+            return self._member(slot, slot.spelled, "cast", True, slot.extent) if slot is not None else None
         if kind == "CALL_EXPR" and node.referenced is not None and is_pointer(node.canonical):
             own = self._unit.extent(node.referenced) is not None
             return (node.referenced.get_usr(), "result") if own else None
@@ -877,12 +910,32 @@ def _is_each_once(place: Node, above: Sequence[Node]) -> bool:
     """Whether a loop over the elements of an array changes each of them, and none again and again."""
     place = bare(place)
     loop = next((node for node in reversed(above) if node.kind in _LOOPS), None)
-    if loop is None or loop.kind != "FOR_STMT" or place.kind != "ARRAY_SUBSCRIPT_EXPR":
+    parts = place.arguments if place.kind == "CALL_EXPR" and place.spelling == "operator[]" else place.children
+    if loop is None or loop.kind != "FOR_STMT" or place.kind not in ("ARRAY_SUBSCRIPT_EXPR", "CALL_EXPR"):
         return False
     counted = [child.cursor for child in loop.children[0].children if child.kind == "VAR_DECL"]
-    index = list(place.children[1].walk())
+    index = list(parts[1].walk()) if len(parts) > 1 else []
     is_counted = any(each.referenced is not None and each.referenced in counted for each in index)
     return is_counted and not any(each.operator in ("%", "/", ">>", "&") for each in index)
+
+
+def _is_converted(parent: Node | None, number: Node) -> bool:
+    """Whether C++ makes a number double by itself, or prints it: it meets one that the host has in double."""
+    if parent is None or parent.kind == "CALL_EXPR":
+        called = parent.referenced if parent is not None else None
+        kind = called.type if called is not None else None
+        is_variadic = kind is not None and kind.kind.name == "FUNCTIONPROTO" and kind.is_function_variadic()
+        return is_variadic or (parent is not None and parent.spelling == "operator<<")
+    sides = [bare(each) for each in parent.children] if parent.kind.endswith("_OPERATOR") else []
+    if len(sides) != 2 or parent.operator in ("=", ","):
+        return False
+    left, right = sides
+    if right.cursor == bare(number).cursor:  # (what is on the left is double by then)
+        is_double = left.kind in (*_VARIABLES, "FLOATING_LITERAL") or container_of(left) is not None
+        return is_double and left.canonical.kind.name == "DOUBLE"
+    value = right.referenced if right.kind == "DECL_REF_EXPR" else None
+    is_by_value = value is not None and value.type.get_canonical().kind.name == "DOUBLE"
+    return is_by_value or (right.kind == "FLOATING_LITERAL" and right.canonical.kind.name == "DOUBLE")
 
 
 def _is_other_memory(node: Node) -> bool:

@@ -39,7 +39,6 @@ from mptune.adopt.numbers import GIVEN, Numbers, elements_of
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.progress import Turns, came_to_nothing
 from mptune.adopt.reading import Memory, Parameter, Program
-from mptune.adopt.scratch import scratch_parameters
 from mptune.adopt.template import VECTOR_WIDTH, Template, class_of, template
 from mptune.adopt.tiling import UNROLL
 from mptune.kernel.application import TAKEN
@@ -505,7 +504,7 @@ def _results(
             key = left[place.allocation]
             known.notes.append(
                 f"the host changes {buffer.name} after the last kernel or parallel loop that does: what that left is "
-                "compared (--loop makes a loop of C++ a kernel)"
+                "compared"
             )
         if key is not None:
             values = known.capture.contents(key)[: buffer.bytes - place.offset]
@@ -545,7 +544,7 @@ def _progress(capture: Capture, outputs: Mapping[int, AdoptedBuffer]) -> tuple[s
 
 def _seen(known: _Known, launched: Iterable[LaunchedKernel]) -> set[int]:
     """Return the memory of plain C++ that not only its loops look at."""
-    scratch = scratch_parameters(known.program)
+    scratch = {(loop.kernel, name) for loop in known.program.loops for name in loop.scratch}
     return {
         place.allocation
         for each in launched

@@ -77,6 +77,10 @@ class HostUses:
             if field in self._computed:
                 yield extent, field, "the host computes with it"
 
+    def note_place(self, extent: Extent, place: Hashable) -> None:
+        """Note that the host shares memory with something else."""
+        self._raw[extent, place] = None
+
     def note_sum(self, extent: Extent, place: Hashable) -> None:
         """Note that the host adds up in a number."""
         self._summed[extent, place] = None
@@ -248,13 +252,18 @@ class HostUses:
         if self._unit.extent(call.referenced) is not None:
             index = next((i for i, each in enumerate(call.arguments) if each.extent == passed.extent), -1)
             return index >= 0 and self._only_allocates(call.referenced, index)
-        if RUNTIME.fullmatch(call.spelling) or call.spelling in (*_PRINTS, "free", "operator<<"):
+        if RUNTIME.fullmatch(call.spelling) or call.spelling in (*_PRINTS, "free", "operator<<", "host_array"):
             return True
         if call.spelling not in ("memset", "memcpy", "memmove") or len(call.arguments) != 3:
             return False
-        sides = call.arguments[: 1 if call.spelling == "memset" else 2]
-        elements = [element_behind(without_casts(side).canonical) for side in sides]
+        sides = [without_casts(each).canonical for each in call.arguments[: 1 if call.spelling == "memset" else 2]]
         sizes = [_sized(inner) for inner in call.arguments[2].walk() if inner.kind == "CXX_UNARY_EXPR"]
+        elements = [element_behind(side) for side in sides]
+        size = call.arguments[2].extent
+        if size is not None and all(each is not None and scalar_of(each) for each in elements):
+            words = [word.text for word in self._text.within(size.file, size.start, size.end)]
+            is_zero = call.spelling != "memset" or bare(call.arguments[1]).value == 0
+            return is_zero and "sizeof" in words and len(set(map(bare_name, elements))) == 1
         are_structs = all(each is not None and each.kind.name == "RECORD" for each in (*elements, *sizes))
         return are_structs and bool(sizes) and len(set(map(bare_name, (*elements, *sizes)))) == 1
 

@@ -152,7 +152,7 @@ def into(
         return document
     on_progress("reading the program")
     sources, includes = record.paths(settings)
-    program = read(sources, record.defines_with(settings), includes, record.loops, record.tuned)
+    program = read(sources, record.defines_with(settings), includes, record.tuned)
     places = _places(program, settings)
     for file in own_files(program):
         record.check(file)
@@ -237,7 +237,6 @@ class _Record:
         name: of the application.
         hashes: of the program's files.
         sources: those a compiler is given, by their place below the folder that all files share.
-        loops: of C++ that became kernels.
         tuned: names of the kernels to tune; empty for all.
         defines: macros.
         includes: folders of headers, below that folder or absolute.
@@ -252,7 +251,6 @@ class _Record:
     name: str
     hashes: frozenset[str]
     sources: tuple[Path, ...]
-    loops: tuple[str, ...]
     tuned: tuple[str, ...]
     defines: Mapping[str, str]
     includes: tuple[Path, ...]
@@ -294,7 +292,6 @@ class _Record:
                 name=str(said["name"]),
                 hashes=frozenset(files.values()),
                 sources=tuple(path.relative_to(root) for path in sources),
-                loops=tuple(map(str, program.get("loops", ()))),
                 tuned=tuple(map(str, program.get("kernels", ()))),
                 defines={str(name): str(value) for name, value in program["defines"].items()},
                 includes=tuple(path.relative_to(root) if path.is_relative_to(root) else path for path in folders),
@@ -482,7 +479,7 @@ def _run_patched(
     types = patched.types
     if program.originals:  # its loops have to be cut out again
         texts = {file.path: file.text for file in patched.changed}
-        program = read(program.sources, program.defines, program.includes, record.loops, record.tuned, texts)
+        program = read(program.sources, program.defines, program.includes, record.tuned, texts)
         classes = type_classes(program)
         types = own_types(classes)
     captured = capture(_built_to_record(program, built), arguments, folder, may_fail=True)

@@ -35,7 +35,7 @@ def wide_operations(
     texts = {file.path: file.text for file in patched.changed}
     if not hot or not texts:
         return []
-    again = read(program.sources, program.defines, program.includes, (), (), texts)
+    again = read(program.sources, program.defines, program.includes, (), texts)
     functions = {f.label: f for unit in again.units for f in unit.functions if f.is_device}
     told: dict[str, None] = {}
     for kernel in (kernel for kernel in again.kernels if kernel.name in hot):

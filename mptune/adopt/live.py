@@ -454,7 +454,7 @@ def _image(folder: Path) -> bytes:
         return folder.resolve() / "program" / path.relative_to(root) if path.is_relative_to(root) else path
 
     sources, includes = ([kept(Path(path)) for path in given[what]] for what in ("sources", "includes"))
-    program = read(sources, given["defines"], includes, given["loops"], given["kernels"])
+    program = read(sources, given["defines"], includes, given["kernels"])
     has_loops = bool(program.originals)
     files = files_in_phases(program)
     return build(program.sources, files, program.defines, program.includes, gives_host_memory=has_loops).image

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mptune.adopt.containers import held_by
+
 
 @dataclass(frozen=True, slots=True)
 class NumberType:
@@ -96,11 +98,14 @@ def is_array(canonical: Any) -> bool:
 
 def is_pointer(canonical: Any) -> bool:
     """Whether values of a type are places in memory that others may share."""
-    return canonical.kind.name in ("POINTER", "LVALUEREFERENCE", "RVALUEREFERENCE") or is_array(canonical)
+    is_plain = canonical.kind.name in ("POINTER", "LVALUEREFERENCE", "RVALUEREFERENCE") or is_array(canonical)
+    return is_plain or held_by(canonical) is not None
 
 
 def pointee(canonical: Any) -> Any:
-    """Return the type that a pointer or reference leads to, or the element type of an array."""
+    """Return the type that a pointer or reference leads to, or the element type of an array or a container."""
+    if (held := held_by(canonical)) is not None:
+        return held
     return (canonical.element_type if is_array(canonical) else canonical.get_pointee()).get_canonical()
 
 

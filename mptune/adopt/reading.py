@@ -315,7 +315,9 @@ class Program:
         errors: clang's, outside kernels: the program may still be run.
         tuned: the labels of the kernels to tune, if not all are.
         originals: the files with another text on disk, since loops were cut out of their functions.
-        loops: those loops, where the files are not changed otherwise.
+        loops: those that became kernels.
+        places: of each character of the files with kernels for loops, where it begins and ends on disk; -1 for no such
+            place. Empty if more than its loops was changed.
         units: the files as clang parsed them.
     """
 
@@ -332,6 +334,7 @@ class Program:
     tuned: tuple[str, ...]
     originals: tuple[SourceFile, ...]
     loops: tuple[CutLoop, ...]
+    places: Mapping[Path, Sequence[tuple[int, int]]] = field(repr=False, compare=False)
     units: tuple[TranslationUnit, ...] = field(repr=False, compare=False)
 
     def text(self, extent: Extent) -> str:
@@ -362,7 +365,6 @@ def read(
     files: Sequence[Path],
     defines: Mapping[str, str] | None = None,
     includes: Sequence[Path] = (),
-    loops: Sequence[str] = (),
     kernels: Sequence[str] = (),
     texts: Mapping[Path, str] | None = None,
 ) -> Program:
@@ -372,12 +374,11 @@ def read(
         files: its sources, as a compiler is given them.
         defines: macros of the command line (``-D``), by name; "" for one without a value.
         includes: folders of headers (``-I``).
-        loops: loops that become kernels besides OpenMP's: functions, or ``FILE:LINE``.
         kernels: the names of the kernels to tune; empty for all.
         texts: texts of files that differ from those on disk.
 
     Raises:
-        ProgramError: a file is missing or does not parse, or there is no kernel or loop in it, or none of a name.
+        ProgramError: a file is missing or does not parse, or there is no kernel in it, or none of a name.
     """
     texts = texts or {}
     units = parse(files, defines, includes, texts)
@@ -385,15 +386,15 @@ def read(
     changed = _with_own_vectors(found)
     if changed:
         units = parse(files, defines, includes, {**texts, **changed})
-    cut, refused, cut_loops = outlined(units, loops)
+    cut = outlined(units)
     is_otherwise_as_it_was = not changed
-    if cut:
-        changed |= cut
+    if cut.texts:
+        changed = {**changed, **cut.texts}
         units = parse(files, defines, includes, {**texts, **changed})
     originals = {file.path: file for file in found if file.path in changed}
     reader = _Reader(units)
     clashing = dict(_clashing(reader.kernels.values()))
-    refusals = itertools.chain(refused, reader.refusals, clashing.values())
+    refusals = itertools.chain(cut.refusals, reader.refusals, clashing.values())
     program = Program(
         sources=tuple(unit.path for unit in units),
         files=tuple({source.path: source for unit in units for source in unit.files()}.values()),
@@ -407,7 +408,8 @@ def read(
         errors=tuple(error for error in reader.errors if error.extent is not None),
         tuned=(),
         originals=tuple(originals.values()),
-        loops=cut_loops if is_otherwise_as_it_was else (),
+        loops=cut.loops,
+        places=cut.places if is_otherwise_as_it_was else {},
         units=tuple(units),
     )
     if not program.kernels and not program.refusals:

@@ -188,6 +188,8 @@ def build(
     kernels = facts_of(texts.values())
     portable = {path: rewritten(text, kernels) for path, text in texts.items()}
     device = [path for path in sources if path.suffix in (".cu", ".hip") or has_device_code(texts[path])]
+    if gives_host_memory and any(map(has_device_code, texts.values())):  # functions in headers are of the device, too
+        device = list(sources)
     is_hip = is_of_hip(texts.values())
     target = f"-march={host_architecture() or 'native'}"
     has_openmp |= any("omp.h" in text for text in texts.values()) and not gives_host_memory

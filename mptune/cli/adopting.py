@@ -36,8 +36,7 @@ def adopt(output: Path | None, json: bool, **given: Any) -> None:
     """Make a program in CUDA, HIP, or C++ with OpenMP loops a tunable application.
 
     The program is given by all of its files or their folder. It runs with the ARGUMENTS after -- on an NVIDIA GPU if a
-    GPU and nvcc are available, else on the processor. Kernels are tuned; without kernels, parallel loops of OpenMP and
-    the loops given by --loop.
+    GPU and nvcc are available, else on the processor. Kernels are tuned; without kernels, parallel loops of OpenMP.
     """
     of_program = options.pop_adoption(given)
     document = _adopted({**given, **of_program}, output)
@@ -90,7 +89,7 @@ def definition_of(given: Sequence[str], settings: Mapping[str, Any], backend: st
     if len(given) > 1:
         raise MptuneError(f"expected one kernel, not {', '.join(given)}")
     named = {"arguments": "arguments after --", "defines": "-D", "includes": "-I"}
-    named |= {"kernels": "--kernel", "loops": "--loop"}
+    named |= {"kernels": "--kernel"}
     if settings:
         name = next(iter(settings))
         raise MptuneError(f"{given[0]} takes no {named.get(name, f'--{name}'.replace('_', '-'))}: it is no program")

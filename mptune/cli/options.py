@@ -231,7 +231,7 @@ def restricted(what: str) -> Callable[[Command], Command]:
 
 def pop_adoption(given: dict[str, Any]) -> dict[str, Any]:
     """Remove the given options of adoption from a command's arguments, and return them by fields of AdoptSettings."""
-    names = ("types", "defines", "includes", "compile_commands", "kernels", "loops", "vary")
+    names = ("types", "defines", "includes", "compile_commands", "kernels", "vary")
     found = {name: given.pop(name) for name in names}
     return {name: value for name, value in found.items() if value is not None and value not in ((), {})}
 
@@ -255,7 +255,6 @@ adoption = _declared(
     includes,
     option("--compile-commands", "FILE", "Take a program's files, macros and folders from this compilation database."),
     option("--kernel kernels", "NAME...", "Tune this kernel of a program; other kernels keep their types and blocks."),
-    option("--loop loops", "FUNCTION|FILE:LINE...", "Make a C++ loop without OpenMP pragma a kernel."),
     option("--vary", "SHARE", "Largest relative change of a program's numbers for fresh inputs.", show_default="0.1"),
 )
 #: Options of objectives and error limits.

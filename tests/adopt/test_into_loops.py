@@ -43,15 +43,22 @@ def plucked() -> Patch:
 
 
 def test_declarations_of_what_loops_use_follow_their_types(plucked: Patch) -> None:
-    assert plucked.types["square"] == "fp64"
-    (new,) = plucked.changed  # loops may be named by their lines
-    assert new.text.count("\n") == new.path.read_text().count("\n")
+    (new,) = plucked.changed
     assert plucked.notes == (
-        "total_parts, total_shared, total: double instead, since a loop reduces all of its numbers to one total, "
-        "a kernel those of a block",
-        "square: still double in memory, and made float where loops use it, since more than its numbers are used at "
-        "loops_in_place.cpp:46",
+        "total_parts, total_shared, total: double instead, since a loop reduces all of its numbers to one, a kernel "
+        "those of a block",
     )
+    lines = [line.strip() for line in new.text.splitlines()]
+    for line in (
+        "static float tension(float left, float middle, float right) "
+        "{ return STIFFNESS * (left - 2.0f * middle + right); }",
+        "speed[i] = float(damping) * (speed[i] + float(change));",
+        "float *speed = (float*)std::malloc(n * sizeof(float));",
+        "double before = 0.0;",
+        "std::memcpy(copy.data(), square.data(), n * sizeof(float));",
+        "double energy(const float* height, const float* speed, int n) {",
+    ):
+        assert line in lines
 
 
 def test_a_program_of_loops_prints_what_it_did(plucked: Patch, tmp_path: Path) -> None:
@@ -65,8 +72,8 @@ def test_a_program_of_loops_prints_what_it_did(plucked: Patch, tmp_path: Path) -
 USES = {
     "std::fwrite(a, sizeof(double), n, stdout);": False,
     "double* one = &a[1]; *one = 2.0;": True,
-    "double& one = a[1]; one = 2.0;": False,
-    "auto& one = a[1]; one = 2.0;": False,
+    "double& one = a[1]; one = 2.0;": True,
+    "auto& one = a[1]; one = 2.0;": True,
     'const double* one = a; if (one != nullptr) std::printf("%g", one[2] + *(a + 1));': True,
     "void* one = a; (void)one;": False,
     'std::scanf("%lf", &a[0]);': False,
@@ -79,13 +86,11 @@ USES = {
     "auto one = TWICE(a[1]); auto other = [&](int i) { return a[i]; }; (void)one; (void)other;": True,
     "if (*std::max_element(a, a + n) * a[int(a[0])] > 1e60) a[0] = 0.0;": True,
     "std::vector<double> one(a, a + n); std::sort(one.begin(), one.end()); one.assign(1, one[0]);": True,
-    "std::vector<double> one(a, a + n); for (auto each : one) (void)each;": False,
-    "std::vector<double> one(a, a + n); (void)*one.begin();": False,
-    "double one = std::accumulate(a, a + n, 0.0); (void)one;": False,
-    "const double& one = std::max(a[0], a[1]); (void)one;": False,
+    "double one = std::accumulate(a, a + n, 0.0); (void)one;": True,
+    "const double& one = std::max(a[0], a[1]); (void)one;": True,
     "double one = size_of(a); (void)one;": False,
-    "auto one = AT(1); (void)one;": False,
-    "struct { double* of; } one = {a}; (void)one;": False,
+    "auto one = AT(1); (void)one;": True,
+    "double one = 0.5 * a[1]; one += a[2];": True,
 }
 
 
@@ -114,7 +119,7 @@ def test_lists_of_arrays_are_split_where_some_keep_their_type(tmp_path: Path, de
         + f"    std::fwrite({pointer}, sizeof(double), n, stdout);\n}}\n"
     )
     made = narrowed(path)
-    text = made.changed[0].text
+    text = " ".join(made.changed[0].text.split())
     assert (LISTS[declared] or declared) in text, made.notes
     assert any("is of others, too" in note for note in made.notes) == (not LISTS[declared])
 
@@ -140,16 +145,14 @@ def test_arrays_keep_their_type_where_more_is_done_with_them(tmp_path: Path) -> 
     lines = changes(narrowed(path))
     found = {use: f"float* a = new float[n + {number}];" in lines for number, use in enumerate(USES)}
     assert found == USES
-    # What reads a number reads a double, as before.
-    one, two, three = (f"static_cast<double>(a[{number}])" for number in range(3))
-    assert f"double one = kind({one}) + {two} * {three}; a[1] += one; a[2]++; a[3] = a[4];" in lines
+    # An expression of the host is computed in double, as before.
+    one, two = (f"double(a[{number}])" for number in range(2))
+    assert f"double one = kind({one}) + {two} * a[2]; a[1] += one; a[2]++; a[3] = a[4];" in lines
     assert (
-        f"auto one = TWICE({two}); auto other = [&](int i) {{ return static_cast<double>(a[i]); }}; "
-        "(void)one; (void)other;"
+        f"auto one = TWICE({two}); auto other = [&](int i) {{ return double(a[i]); }}; (void)one; (void)other;"
     ) in lines
-    assert (
-        f"if (static_cast<double>(*std::max_element(a, a + n)) * static_cast<double>(a[int({one})]) > 1e60) a[0] = 0.0;"
-    ) in lines
+    assert f"const double& one = std::max({one}, {two}); (void)one;" in lines
+    assert "auto one = double(AT(1)); (void)one;" in lines
     assert "float& element(float* of, int i) { return of[i]; }" in lines
     assert "float* second(float* of) { return of + 1; }" in lines
 
@@ -167,11 +170,7 @@ def test_short_types_and_vectors_of_its_own() -> None:
 @pytest.mark.full
 def test_sums_of_loops_keep_their_type() -> None:
     made = narrowed(PROGRAMS / "long_sums.cpp")
-    assert [made.types[name] for name in ("power", "balance", "largest")] == ["fp64", "fp64", "fp32"]
-    assert (
-        "power_parts, power_shared, power: double instead, since a loop reduces all of its numbers to one power, "
-        "a kernel those of a block"
-    ) in made.notes
+    assert [made.types[name] for name in ("power", "balance", "largest")] == ["fp64", "fp64", "fp64"]
 
 
 @pytest.mark.full
@@ -212,7 +211,7 @@ def test_sums_are_compared_as_loops_leave_them(tmp_path: Path) -> None:
 def test_a_program_of_loops_is_patched_run_and_compared(tmp_path: Path) -> None:
     source, new = tmp_path / "gravity.cpp", tmp_path / "new.cpp"
     shutil.copy(PROGRAMS / "openmp.cpp", source)
-    _, said = adopt(AdoptSettings((source,), loops=("damp",)), tmp_path / "adopted" / "gravity")
+    _, said = adopt(AdoptSettings((source,)), tmp_path / "adopted" / "gravity")
     names = [parameter["name"] for parameter in said["parameters"]]
     fields = {"kernel": "gravity", "metric": "NRMSE", "threshold": 1e-3, "adopted": said}
     fields["parameters"] = [{"name": name, "kind": "precision", "values": ("fp64", "fp32")} for name in names]
@@ -224,3 +223,32 @@ def test_a_program_of_loops_is_patched_run_and_compared(tmp_path: Path) -> None:
     assert 0 < document["error"] < 1e-4
     assert any("gravity_loop.block=64" in note for note in document["notes"])
     assert source.read_text() == (PROGRAMS / "openmp.cpp").read_text()
+
+
+CHANGED = {
+    "springs.cpp": {
+        "static double dot(const std::vector<float>& a, const std::vector<float>& b) {",
+        "static void axpy(double factor, const std::vector<float>& x, std::vector<float>& y) {",
+        "for (int i = 0; i < n; i++) y[i] += float(factor) * x[i];",
+        "static void multiply(const std::vector<float>& x, std::vector<float>& y) {",
+        "float value = 2.5f * x[i];",
+        "std::vector<float> x(n, 0.0), r(n), p(n), q(n);",
+        "for (int i = 0; i < n; i++) p[i] = r[i] + float(beta) * p[i];",
+    },
+    "wave.cpp": {
+        "static inline float curvature(const float* u, int i) { return u[i - 1] - 2.0f * u[i] + u[i + 1]; }",
+        "void advance(const float* before, const float* now, float* after, int n, double c) {",
+        "for (int i = 1; i < n - 1; ++i) "
+        "after[i] = 2.0f * now[i] - before[i] + float(c) * float(c) * curvature(now, i);",
+        *(f"float* {name} = new float[n];" for name in ("before", "now", "after")),
+        "std::memset(after, 0, n * sizeof(float));",
+        "std::memcpy(before, now, n * sizeof(float));",
+        "float* const t = before;",
+        "for (int i = 0; i < n; ++i) energy += double(now[i]) * now[i];",
+    },
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_each_changed_line_is_one_that_a_person_would_write(name: str) -> None:
+    assert set(changes(narrowed(PROGRAMS / name))) == CHANGED[name]

@@ -76,8 +76,8 @@ def test_a_program_is_adopted_with_the_options_of_adopt_and_tuned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shutil.copy(PROGRAMS / "named_loop.cpp", tmp_path / "mean.cpp")
-    how = ("-D", "WIDTH=9", "--loop", "blur", "--types", "2", "--kernel", "blur_loop")
+    shutil.copy(PROGRAMS / "running_mean.cpp", tmp_path / "mean.cpp")
+    how = ("-D", "WIDTH=9", "--types", "2", "--kernel", "blur_loop")
     limits = ("--max-error", "1e-3", "--budget", "3", "--inputs", "1", "--verify", "0", "--output", "mean.db", "--json")
     done = caller(monkeypatch, capfd)("tune", "mean.cpp", *how, *limits)
     assert done.code == 0, done.err
@@ -92,7 +92,6 @@ def test_a_program_is_adopted_with_the_options_of_adopt_and_tuned(
 @pytest.mark.parametrize(
     ("option", "given"),
     [
-        ("--loop", ("--loop", "blur")),
         ("--kernel", ("--kernel", "blur")),
         ("--types", ("--types", "4")),
         ("-D", ("-D", "N=4")),

@@ -283,7 +283,7 @@ def adopted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[AdoptSettings, Path |
     return calls
 
 
-OF_PROGRAMS = ("-D", "N=3", "-D", "FAST", "-I", "include", "--types", 2, "--kernel", "k", "--loop", "f", "--vary", 0.5)
+OF_PROGRAMS = ("-D", "N=3", "-D", "FAST", "-I", "include", "--types", 2, "--kernel", "k", "--vary", 0.5)
 
 
 def test_a_program_is_adopted_with_its_options_then_tuned(
@@ -306,7 +306,6 @@ def test_a_program_is_adopted_with_its_options_then_tuned(
         includes=(Path("include"),),
         types=2,
         kernels=("k",),
-        loops=("f",),
         vary=0.5,
         backend="host",
     )

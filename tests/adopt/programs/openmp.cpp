@@ -1,4 +1,4 @@
-// No GPU at all: a function whose outer loops are parallel, and one that is named with --loop.
+// No GPU at all: a function whose outer loop is parallel, and one that is not.
 #include <cmath>
 #include <cstdio>
 #include <vector>
