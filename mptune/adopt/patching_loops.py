@@ -13,7 +13,7 @@ from typing import Final
 from mptune.adopt.classes import TypeClass, TypeClasses, TypeSlot
 from mptune.adopt.number_types import MATH
 from mptune.adopt.parsing import Edits, Extent, ProgramError, SourceFile
-from mptune.adopt.patching import Patch, Patcher
+from mptune.adopt.patching import Patch, Patcher, can_split
 from mptune.adopt.reading import Program, own_files
 
 _CONVERSIONS: Final = ("UNEXPOSED_EXPR", "CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR")
@@ -69,6 +69,7 @@ class _LoopPatcher(Patcher):
                 self._keep([each.name], why)
         self._settle_host_functions()
         self._settle_uses()
+        self._settle_lists()
         self._settle_texts()
 
     def _settle_uses(self) -> None:
@@ -84,6 +85,18 @@ class _LoopPatcher(Patcher):
                     self._kept_in_memory[each.name] = raw[each.name]
                 elif each.name not in written and any(member.is_pointer for member in each.members):
                     self._kept_in_memory[each.name] = "its declaration is not found"
+
+    def _settle_lists(self) -> None:
+        """Leave the type of a declaration that cannot be written as several, if one of its variables must keep it."""
+        found: dict[Extent, dict[str, bool]] = {}
+        for each, slot in self._slots():
+            names = found.setdefault(slot.extent, {})
+            names[each.name] = bool(slot.declarator) and can_split(self._source(slot.extent).text, slot.extent)
+        for place, names in found.items():
+            if not all(names.values()) and any(name in self._kept_in_memory for name in names):
+                for name in (name for name in names if self._is_changed(name) and name not in self._at_uses):
+                    self._at_uses.add(name)
+                    self._kept_in_memory[name] = f"one declaration at {place} is of others, too"
 
     def types_in_text(self) -> dict[str, str]:
         """Return the precision of each class, of arrays that in memory."""
