@@ -42,12 +42,14 @@ from mptune.paths import write_whole
 from mptune.run import json_document
 
 __all__ = [
-    *("RESULTS", "ROOT", "Sheet", "code_digest", "digest_of", "main", "names_in", "parser", "percent", "stamp"),
-    *("stamp_line", "table", "verdict"),
+    *("BUILD", "RESULTS", "ROOT", "Sheet", "at_least", "code_digest", "digest_of", "main", "names_in", "parser"),
+    *("percent", "stamp", "stamp_line", "table", "verdict"),
 ]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 RESULTS: Final = ROOT / "benchmarks" / "results"
+#: Where benchmarks write that are often run in part.
+BUILD: Final = ROOT / "build" / "benchmarks"
 #: Folders whose code decides results.
 _CODE: Final = ("mptune", "templates", "kernels", "references", "applications")
 #: Parts of the package on which no result depends.

@@ -286,7 +286,7 @@ def measure(options: argparse.Namespace, sheet: bench.Sheet) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser."""
-    made = bench.parser(__doc__, bench.RESULTS / "kernels.md")
+    made = bench.parser(__doc__, bench.BUILD / "kernels.md")
     made.add_argument("--kernels", default=",".join(THRESHOLDS), help="names, by commas [all]")
     made.add_argument("--size", default="default", help="size preset [default]")
     made.add_argument("--budget", type=int, default=120, help="evaluations a kernel, over all thresholds [120]")

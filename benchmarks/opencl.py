@@ -111,7 +111,7 @@ def page(_: argparse.Namespace, results: Mapping[str, Any]) -> str:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser."""
-    made = bench.parser(__doc__, bench.RESULTS / "opencl.md")
+    made = bench.parser(__doc__, bench.BUILD / "opencl.md")
     made.add_argument("--budget", type=int, default=96, help="configurations of a run")
     made.add_argument("--rounds", type=int, default=3, help="runs of each tool")
     made.add_argument("--elements", default=SIZES, metavar="N,N", help=f"of the vectors [{SIZES}]")

@@ -85,10 +85,7 @@ def _do(options: argparse.Namespace, command: str) -> int:
     chosen = list(known) if "all" in options.items else [name for name in options.items if name in known]
     if not chosen and not any(output.glob("papers/*.json")):
         raise MptuneError(f"{output}: no results are kept there that a page could be written of")
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise MptuneError(f"--output {output}: {error.strerror}") from error
+    output.mkdir(parents=True, exist_ok=True)
     if options.size and not any(known[name].has_sizes for name in chosen):
         with_sizes = ", ".join(name for name, item in known.items() if item.has_sizes)
         raise MptuneError(f"--size: {', '.join(chosen) or 'page'} has sizes of its own; it is for {with_sizes}")
@@ -107,16 +104,10 @@ def _do(options: argparse.Namespace, command: str) -> int:
             print(f"{name} failed: {error}", file=sys.stderr)
             failed = True
             continue
-        try:
-            document = keep(name, known[name], outcome, output, command, time.perf_counter() - started)
-        except OSError as error:
-            raise MptuneError(f"--output {output}: {error.strerror}: {error.filename}") from error
+        document = keep(name, known[name], outcome, output, command, time.perf_counter() - started)
         print(markdown_of(document), flush=True)
         done += 1
-    try:
-        print(f"written: {write_page(known, output)}", file=sys.stderr)
-    except OSError as error:
-        raise MptuneError(f"--output {output}: {error.strerror}: {error.filename}") from error
+    print(f"written: {write_page(known, output)}", file=sys.stderr)
     return int(failed or (done == 0 and bool(chosen)))
 
 

@@ -101,7 +101,7 @@ def measure(options: argparse.Namespace, sheet: bench.Sheet) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser."""
-    made = bench.parser(__doc__, bench.RESULTS / "throughput.md")
+    made = bench.parser(__doc__, bench.BUILD / "throughput.md")
     made.add_argument("--budget", type=int, default=192, help="configurations of a run, at most 192")
     made.add_argument("--rounds", type=int, default=5, help="runs of each tool")
     made.add_argument("--alone", action="store_true", help="measure mptune alone")

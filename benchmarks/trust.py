@@ -131,7 +131,7 @@ def measure(options: argparse.Namespace, sheet: bench.Sheet) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser."""
-    made = bench.parser(__doc__, bench.RESULTS / "trust.md")
+    made = bench.parser(__doc__, bench.BUILD / "trust.md")
     made.add_argument("--seeds", type=int, default=3)
     made.add_argument("--budget", type=int, default=24)
     made.add_argument("--only", nargs="+", choices=sorted(MISTAKES), metavar="NAME", default=list(MISTAKES))

@@ -14,7 +14,6 @@ from typing import Any, Final
 from benchmarks.bench import stamp, stamp_line
 from benchmarks.reproductions.item import Cell, Item, Outcome, Table
 from benchmarks.reproductions.spread import MEANING
-from mptune.errors import MptuneError
 from mptune.paths import write_whole
 
 __all__ = ["ABSENT", "keep", "markdown_of", "write_page"]
@@ -74,15 +73,10 @@ def keep(name: str, item: Item, outcome: Outcome, folder: Path, command: str, wa
 
 
 def write_page(names: Iterable[str], folder: Path) -> Path:
-    """Put ``papers.md`` together from the items that are kept, in this order.
-
-    Raises:
-        MptuneError: what is kept of one is damaged.
-    """
+    """Put ``papers.md`` together from the items that are kept, in this order."""
     files = {name: folder / _FOLDER / f"{name}.json" for name in names}
-    kept = [_read(file) for file in files.values() if file.exists()]
-    contents = [_contents([document for document, _ in kept])] if kept else []
-    parts = [*contents, *(text for _, text in kept), _absent()]
+    kept = [json.loads(file.read_text()) for file in files.values() if file.exists()]
+    parts = [*([_contents(kept)] if kept else []), *map(markdown_of, kept), _absent()]
     if absent := [name for name, file in files.items() if not file.exists()]:
         parts.insert(0, f"Without results so far: {', '.join(absent)}.\n")
     folder.mkdir(parents=True, exist_ok=True)
@@ -113,26 +107,6 @@ def _absent() -> str:
 
 def _heading(document: Mapping[str, Any]) -> str:
     return f"{document['item']}: {document['what']} ({document['where']})"
-
-
-def _read(file: Path) -> tuple[Mapping[str, Any], str]:
-    """Return what is kept of an item, and its part of the page.
-
-    Raises:
-        MptuneError: it is damaged, or of another item.
-    """
-    try:
-        document = json.loads(file.read_text())
-        if document["item"] != file.stem:
-            raise ValueError(f"it is of {document['item']}")
-        sentences = [document["where"], document["what"], document["summary"], *document["differs"]]
-        if isinstance(document["differs"], str) or not all(isinstance(each, str) for each in sentences):
-            raise ValueError("it has something else in place of a sentence")
-        _contents([document])
-        return document, markdown_of(document)
-    except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
-        what = f"it has no {error}" if isinstance(error, KeyError) else error
-        raise MptuneError(f"{file} is damaged ({what}): do {file.stem} again, or remove it") from None
 
 
 def markdown_of(document: Mapping[str, Any]) -> str:

@@ -35,10 +35,13 @@ PROGRAMS = {
         r"[|] friction [|].*[|] passed [|] [^|]* [|] ",
     ),
     "applications": (f"{BBAC} --seeds 1 --budget 9 --output {{out}}/a.md", "[|] bbac [|] "),
-    "kernels": ("--kernels axpy --size smoke --rounds 2 --candidates 1 --budget 3 --runs {out} --json", '"speedup": '),
+    "kernels": (
+        "--kernels axpy --size smoke --rounds 2 --candidates 1 --budget 3 --runs {out} --output {out}/a.md --json",
+        '"speedup": ',
+    ),
     "papers": ("h-t2 l-f15 --quick --budget 4 --output {out} --work {out}", "configurations differs by "),
     "mistakes": ("work_queue --budget 4", '"wall_s": '),
-    "opencl": ("--alone --budget 3 --rounds 1 --elements 1031 --json", '"per_second": '),
+    "opencl": ("--alone --budget 3 --rounds 1 --elements 1031 --output {out}/a.md --json", '"per_second": '),
     "pareto_quality": (
         "--data {data} --only axpy --tools 'mptune random' --seeds 1 --budget 6 --work {out}/w --output {out}",
         "axpy-host time,error [|] ",
@@ -51,9 +54,9 @@ PROGRAMS = {
     ),
     "sizes": ("--errors --kernels axpy --types 1 --draws 2 --output {out}/a.md", "_axpy_ [|] "),
     "startup": ("--rounds 1 --output {out}/a.md", "mptune --help` [|] "),
-    "throughput": ("--budget 3 --rounds 1 --alone --json", '"per_second": '),
+    "throughput": ("--budget 3 --rounds 1 --alone --output {out}/a.md --json", '"per_second": '),
     "timing_quality": ("statistics --output {out}/a.md", "always busy [|] "),
-    "trust": ("--seeds 1 --budget 8 --only work_queue", "wrong winners [|] "),
+    "trust": ("--seeds 1 --budget 8 --only work_queue --output {out}/a.md", "wrong winners [|] "),
     "unseen": ("--kernels axpy --budget 3 --draws 5 --output {out}/a.md", "axpy [|] 0.01 [|] "),
 }
 NEEDS = {"opencl": needs("opencl")}
