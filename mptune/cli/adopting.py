@@ -134,12 +134,9 @@ _CHANGED = {
 def _remarks(document: Mapping[str, Any]) -> Iterator[str]:
     draws, zeros = document["draws"], document["zeros"]
     if document["sizes"]:
-        of = {name: f"argument {place}" for name, place in document["size_arguments"].items()}
-        of |= dict.fromkeys(document["computed_sizes"], "computed from arguments")
-        none = "no argument of the program"
-        sizes = ", ".join(f"{name} {value} ({of.get(name, none)})" for name, value in document["sizes"].items())
-        more = "; for other sizes (--size NAME=VALUE) the program runs again" if document["size_arguments"] else ""
-        yield f"sizes: {sizes}{more}"
+        of = document["size_arguments"]
+        sizes = ", ".join(f"{name} {value} (argument {of[name]})" for name, value in document["sizes"].items())
+        yield f"sizes: {sizes}; for other sizes (--size NAME=VALUE) the program runs with another argument"
     changed = f"by up to {100 * draws['by']:g}% " * bool(draws["by"]) + _CHANGED[draws["of"]]
     if draws["of"] == "nothing" and zeros:
         changed += f"; {', '.join(zeros)} {'is' if len(zeros) == 1 else 'are'} all zero"
