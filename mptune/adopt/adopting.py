@@ -679,6 +679,7 @@ def _document(
         "caveats": list(made.caveats),
         "written": {str(file.relative_to(made.folder)): _hash_of(file) for file in _files_in(made.folder)},
         "errors": dict(errors),
+        "run_s": round(captured.seconds, 3),
         "seconds": round(seconds, 3),
         "mptune_version": __version__,
     }

@@ -12,6 +12,7 @@ import json
 import math
 import re
 import struct
+import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -402,7 +403,7 @@ class CheckFailedError(ProgramError):
 def _last_words(ran: Ran) -> str:
     """Return the last lines that a run printed, as the end of a message."""
     lines = [line.strip() for line in f"{ran.output}\n{ran.errors}".splitlines() if line.strip()]
-    return f"; the last it printed: {' / '.join(line[:200] for line in lines[-_LAST_LINES:])}" if lines else ""
+    return f"; the last it printed: {' / '.join(shown(line) for line in lines[-_LAST_LINES:])}" if lines else ""
 
 
 def _check_passed(built: Built, ran: Ran, different: Sequence[Operation], may_fail: bool) -> None:
@@ -410,7 +411,7 @@ def _check_passed(built: Built, ran: Ran, different: Sequence[Operation], may_fa
     if ran.check == "failed" and not may_fail:
         device = ran.record.get("device", "this machine")
         raise CheckFailedError(
-            f"{built.name} runs, but its own check fails on {device}: {ran.failure[:200]}{_taken_in_part(different)}"
+            f"{built.name} runs, but its own check fails on {device}: {shown(ran.failure)}{_taken_in_part(different)}"
         )
 
 
@@ -512,7 +513,7 @@ def told_apart(one: str, other: str, tolerance: float = 0.0) -> tuple[str, str] 
     heading = ""
     for a, b in itertools.zip_longest(one.splitlines(), other.splitlines(), fillvalue=""):
         if a != b and not _are_alike(a, b, heading, tolerance):
-            return _shown(a), _shown(b)
+            return shown(a), shown(b)
         if has_letters(a):
             heading = a
     return None
@@ -533,7 +534,7 @@ def wrong_numbers(original: str, new: str, tolerance: float) -> tuple[str, str] 
     if len(_NOT_FINITE.findall(new)) > len(_NOT_FINITE.findall(original)):
         for a, b in itertools.zip_longest(lines, others, fillvalue=""):
             if len(_NOT_FINITE.findall(b)) > len(_NOT_FINITE.findall(a)):
-                return _shown(a), _shown(b)
+                return shown(a), shown(b)
     if len(lines) != len(others):  # which line is which is not known
         return None
     answers, new_answers = _answers(lines), _answers(others)
@@ -542,7 +543,7 @@ def wrong_numbers(original: str, new: str, tolerance: float) -> tuple[str, str] 
     for at, (numbers, new_numbers) in enumerate(zip(answers, new_answers, strict=True)):
         is_alike = len(numbers) == len(new_numbers)
         if is_alike and any(_are_far(a, b, least) for a, b in zip(numbers, new_numbers, strict=True)):
-            return _shown(lines[at]), _shown(others[at])
+            return shown(lines[at]), shown(others[at])
     return None
 
 
@@ -575,7 +576,7 @@ def _first_apart(
     """Return the first lines that are not alike, but for blank ones; None if all are."""
     kept = (filter(str.strip, each) for each in (lines, others))
     pairs = itertools.zip_longest(*kept, fillvalue="")
-    return next(((_shown(a), _shown(b)) for a, b in pairs if not (a and b and are_alike(a, b))), None)
+    return next(((shown(a), shown(b)) for a, b in pairs if not (a and b and are_alike(a, b))), None)
 
 
 def _words(line: str) -> list[str]:
@@ -608,8 +609,9 @@ def _are_far(one: str, other: str, least: float) -> bool:
     return abs(a - b) > max(least, share * max(abs(a), abs(b)))
 
 
-def _shown(line: str) -> str:
-    return line.strip()[:80]
+def shown(line: str) -> str:
+    """Return a printed line for a message: a long one ends at a word."""
+    return textwrap.shorten(line, 80, placeholder=" ...")
 
 
 def _quoted(line: str) -> str:

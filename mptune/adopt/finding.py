@@ -281,8 +281,8 @@ def _geometry(each: LaunchedKernel, threads: Sequence[str], made: Template) -> G
             of_each = " * per_thread" if axis == 0 else " * per_thread_y" if has_rows and axis == 1 else ""
             found.append(f"ceildiv({total}, {width}{of_each})")
         else:
-            found.append(f"{total} // {width}")
-            divided.append(f"{total} % {width} == 0")
+            found.append(f"{total} // {width}" if width != "1" else total)
+            divided += [f"{total} % {width} == 0"] if width != "1" else []
     constraints = []
     names = [text for text in block if not text.isdigit()]
     if len(names) > 1:

@@ -19,6 +19,7 @@ import socket
 import struct
 import subprocess
 import tempfile
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -240,7 +241,7 @@ class Live:
             # (Its check may be one of its own data.)
             if code < 0 or (code > 0 and self._has_exit_code and not run.draw):
                 lines = printed.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-                last = f"; the last it printed: {lines[-1][:200]}" if lines else ""
+                last = f"; the last it printed: {textwrap.shorten(lines[-1], 200, placeholder=' ...')}" if lines else ""
                 raise KernelError(f"the program {in_words(code)}{last}")
         if not run.draw:
             run.record(exit_code=code)

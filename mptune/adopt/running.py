@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -459,7 +460,7 @@ def run(
             f" in {said['kernel']}, launched at {Path(said['file']).name}:{said['line']}" if "kernel" in said else ""
         )
         last = next((line.strip() for line in reversed((printed + "\n" + complaints).splitlines()) if line.strip()), "")
-        told = f"; the last it printed: {last[:200]}" if last else ""
+        told = f"; the last it printed: {textwrap.shorten(last, 200, placeholder=' ...')}" if last else ""
         with_arguments = f" with arguments {' '.join(arguments)}" if arguments else " without arguments"
         raise ProgramError(f"{built.name}, run{with_arguments}, {how_it_ended(code)}{where}{told}")
     files = {asked: Path(real) for asked, real in said.get("files", {}).items() if Path(real).is_file()}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mptune.cli import options
-from mptune.cli.display import counter, echo, print_described, print_error, print_json, print_note
+from mptune.cli.display import counter, echo, print_described, print_error, print_json, print_note, stages
 from mptune.cli.options import option
 from mptune.errors import MptuneError
 from mptune.markup import Description, Table, few_names, number
@@ -48,8 +48,8 @@ def _adopted(given: Mapping[str, Any], output: Path | None) -> dict[str, Any]:
     from mptune.adopt.adopting import AdoptSettings
     from mptune.adopt.adopting import adopt as adopt_program
 
-    with _cleaned_up(), counter("adopting the program") as count:
-        _, document = adopt_program(AdoptSettings(**given), output, on_progress=lambda _: count())
+    with _cleaned_up(), stages() as begin:
+        _, document = adopt_program(AdoptSettings(**given), output, on_progress=begin)
     return document
 
 
