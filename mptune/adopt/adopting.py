@@ -62,6 +62,8 @@ _LARGEST_DIFFERENCE: Final = 1e-6
 _CHANGES: Final = (0.1, 0.01, 0.001, 0.0001)
 #: Largest error (NRMSE) of the answer in the program's own types, by contraction and the order of operations.
 _LARGEST_ERROR: Final = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-1}
+#: A function of float, and an intrinsic.
+_OF_FLOAT: Final = re.compile(r"(?:std::|::)*(?!(?:erf|modf)$)\w+f")
 #: Of whole numbers, those that may be the next one.
 _LARGEST_SHARE: Final = 1e-3
 
@@ -179,9 +181,11 @@ def _adopted(
             metric = settings.metric
             return write(program, classes, parameter_of, captured, folder, given, sizes, metric=metric)
 
+        rounding = _float_functions(program, classes)
+
         def compared(made: Adopted, apart: Apart) -> tuple[dict[str, float], str]:
             try:
-                return _compared(made, apart.outputs())
+                return _compared(made, apart.outputs(), rounds=bool(rounding))
             except ProgramError:
                 raise
             except MptuneError as error:
@@ -207,6 +211,11 @@ def _adopted(
         document = _document(made, folder, program, settings, captured, sizes, errors, time.monotonic() - began)
         document["program"] = {**given, "device": captured.device, "backend": compiled.backend}
         document["notes"] += _notes_of_parts(refused)
+        if rounding and max(errors.values()) > _LARGEST_ERROR["float64"]:
+            document["notes"].append(
+                f"{listed(rounding)} of the program rounds double to float, and its template does not: the answer in "
+                "the program's own types has more digits"
+            )
         if narrower is not None:
             why = _told_in_program(program, made, narrower, "cannot have narrower types")
             document["notes"].append(f"trials fail: {why}")
@@ -534,15 +543,30 @@ def _grouped(free: Sequence[TypeClass], types: int) -> dict[str, str]:
     return found
 
 
-def _compared(made: Adopted, outputs: Outputs) -> tuple[dict[str, float], str]:
-    """Return the error of each output in the program's own types, and which one is too large; "" if none is."""
+def _float_functions(program: Program, classes: TypeClasses) -> list[str]:
+    """Return the functions of float that a program of doubles calls (``sqrtf``): its templates do not round there."""
+    launched = {site.kernel for site in program.launches}
+    has_double = any(each.scalar == "double" and launched & set(each.kernels) for each in classes.classes)
+    names = dict.fromkeys(program.text(call.extent) for call in classes.calls)
+    return [name for name in names if _OF_FLOAT.fullmatch(name)] if has_double else []
+
+
+def _compared(made: Adopted, outputs: Outputs, *, rounds: bool) -> tuple[dict[str, float], str]:
+    """Return the error of each output in the program's own types, and which one is too large; "" if none is.
+
+    Args:
+        made: what was made.
+        outputs: its outputs.
+        rounds: whether the program rounds doubles to float on the way.
+    """
     errors: dict[str, float] = {}
     too_far = ""
     for buffer in made.found.buffers:
         for start, theirs in buffer.results.items():
             ours = outputs[buffer.name].reshape(-1)[start : start + theirs.size]
             errors[buffer.name] = max(errors.get(buffer.name, 0.0), _error(ours, theirs))
-            limit = _LARGEST_ERROR.get(str(theirs.dtype), 0.0)
+            is_rounded = rounds and theirs.dtype == np.float64
+            limit = _LARGEST_ERROR.get("float32" if is_rounded else str(theirs.dtype), 0.0)
             if not errors[buffer.name] <= limit and not _are_cut_alike(ours, theirs):
                 too_far = (
                     f"{made.name}: the answer of the kernels as templates is not the program's: {buffer.name} is off "

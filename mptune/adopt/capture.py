@@ -220,7 +220,6 @@ class Capture:
         different: the operations that there are, each once.
         sequence: the run: indices into ``different``.
         output: what the program printed.
-        again: what its other run printed.
         check: what it says of its results: "passed", "failed", or "" if nothing.
         files: what it wrote, by the names it gave them: keys of the contents.
         seconds: how long it ran without data being kept.
@@ -235,7 +234,6 @@ class Capture:
     different: tuple[Operation, ...]
     sequence: NDArray[np.uint32]
     output: str
-    again: str
     check: str
     files: Mapping[str, int]
     seconds: float
@@ -317,7 +315,6 @@ def capture(
     *,
     run_in: Path | None = None,
     time_limit_s: float = 300.0,
-    memory_limit_bytes: int | None = None,
     is_repeated: bool = True,
     may_fail: bool = False,
     own: Collection[str] = (),
@@ -331,7 +328,6 @@ def capture(
         folder: where the data of the record lie as long as it is used; made if need be.
         run_in: where the program runs; by default where this process does.
         time_limit_s: how long each run may take.
-        memory_limit_bytes: how much memory it may use; by default what is left here, less a tenth.
         is_repeated: whether it is run twice. Of a single run no data are kept.
         may_fail: whether its own check may fail.
         own: the names of kernels that count as part of the host.
@@ -354,7 +350,6 @@ def capture(
             keeps_left=keeps_left,
             folder=run_in,
             time_limit_s=time_limit_s,
-            memory_limit_bytes=memory_limit_bytes,
             may_fail=may_fail,
         )
         operations = _read(record)
@@ -383,7 +378,6 @@ def capture(
         tuple(arguments),
         *after,
         output=last.output,
-        again=first.output,
         check=last.check,
         files=files,
         seconds=first.seconds,

@@ -410,6 +410,15 @@ def test_arguments_of_a_compilation_database_are_texts(tmp_path: Path) -> None:
         adopt(AdoptSettings((), compile_commands=database), tmp_path / "out")
 
 
+@pytest.mark.full
+def test_functions_of_float_explain_an_answer_with_more_digits(tmp_path: Path) -> None:
+    program = tmp_path / "waves.cu"
+    program.write_text(WAVES.replace("sin(0.1 * i)", "sinf(0.1 * i)"))
+    _, document = adopt(AdoptSettings((program,)), tmp_path / "waves")
+    assert 1e-9 < document["errors"]["d_height"] < 1e-6
+    assert any(note.startswith("sinf of the program rounds double to float") for note in document["notes"])
+
+
 @pytest.mark.nightly
 def test_what_makes_much_of_the_last_digit_is_compared_with_literals_of_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
