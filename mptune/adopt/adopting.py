@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import itertools
 import json
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 
 from mptune import __version__
 from mptune.accuracy.metrics import resolve
-from mptune.adopt.apart import InstrumentApart, answer, has_fresh_answer
+from mptune.adopt.apart import Apart, InstrumentApart, Outputs
 from mptune.adopt.capture import Capture, CheckFailedError, capture, plain_name, told_apart
 from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.finding import OFFERED
@@ -37,8 +36,7 @@ from mptune.adopt.phases import files_in_phases
 from mptune.adopt.reading import NESTED, Program, own_files, paddings, read
 from mptune.adopt.running import Built, TooLongError, build, run
 from mptune.adopt.sizes import FoundSizes, find_sizes, not_given
-from mptune.adopt.template import KEEPS_UNSIGNED
-from mptune.adopt.writing import Adopted, name_of, write
+from mptune.adopt.writing import Adopted, name_of, set_draws, write
 from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError
 from mptune.source.loading import RECORD
 
@@ -62,10 +60,10 @@ _MOST_PROBED: Final = 20
 _LARGEST_DIFFERENCE: Final = 1e-6
 #: By how much numbers are changed for fresh inputs, the first that does not break the answer.
 _CHANGES: Final = (0.1, 0.01, 0.001, 0.0001)
-#: Of an answer in the program's own types, against the program's own: the same operations in another order, at most.
+#: Largest error (NRMSE) of the answer in the program's own types, by contraction and the order of operations.
 _LARGEST_ERROR: Final = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-1}
-#: The same where it is within that with literals of the program's own types, which take others in a template.
-_LARGEST_OF_LITERALS: Final = 1e-2
+#: A function of float, and an intrinsic.
+_OF_FLOAT: Final = re.compile(r"(?:std::|::)*(?!(?:erf|modf)$)\w+f")
 #: Of whole numbers, those that may be the next one.
 _LARGEST_SHARE: Final = 1e-3
 
@@ -166,40 +164,59 @@ def _adopted(
         scratch = Path(made_in)
         on_progress("running the program")
         captured = _captured(program, built, settings, scratch / "capture", compiled.refused)
-        captured, refused = _adoptable(program, captured, compiled.refused)
+        refused = {name: compiled.refused[name] for name in captured.own}
+        if not any(captured.launches()):
+            raise ProgramError("\n".join(map(str, refused.values())))
         if program.originals:
             on_progress("running it with its loops")
             _check_loops(program, captured, built, settings, scratch / "loops")
-        classes = classes_in(program, captured)
-        on_progress("writing templates and definition")
-        given = _given(program, settings, captured, refused)
-        parameter_of = _parameters(
-            program, classes, captured, given, settings, scratch / "alone" / folder.name, on_progress
-        )
         on_progress("finding out which sizes it has")
-        found = FoundSizes({}, None, ())
-        if not refused:
-            found = find_sizes(program, classes, parameter_of, built, captured, scratch / "sizes")
+        sizes = find_sizes(program, built, captured, scratch / "sizes")
+        classes = classes_in(program, captured)
+        given = _given(program, settings, captured)
 
-        def written(draws: Draws | None, classes: TypeClasses) -> Adopted:
-            return write(
-                *(program, classes, parameter_of, captured, scratch / folder.name, given),
-                metric=settings.metric,
-                sizes=found,
-                draws=draws,
-            )
+        def written(folder: Path, parameter_of: Mapping[str, str], classes: TypeClasses = classes) -> Adopted:
+            metric = settings.metric
+            return write(program, classes, parameter_of, captured, folder, given, sizes, metric=metric)
 
+        rounding = _float_functions(program, classes)
+
+        def compared(made: Adopted, apart: Apart) -> tuple[dict[str, float], str]:
+            try:
+                return _compared(made, apart.outputs(), rounds=bool(rounding))
+            except ProgramError:
+                raise
+            except MptuneError as error:
+                raise ProgramError(_told_in_program(program, made, error, "cannot be adopted")) from None
+
+        parameter_of = _parameters(
+            program, classes, captured, settings, lambda own: written(scratch / "alone" / folder.name, own), on_progress
+        )
+        on_progress("writing templates and definition")
+        made = written(scratch / folder.name, parameter_of)
         on_progress("comparing it with the program")
-        comparing = time.monotonic()
-        made, check, classes = _faithful(program, classes, functools.partial(written, None))
-        # What a GPU did sooner is compared on the processor.
-        seconds = max(captured.seconds, time.monotonic() - comparing if compiled.backend == "cuda" else 0.0)
-        on_progress("finding out what fresh inputs can be")
-        made = _with_draws(made, functools.partial(written, classes=classes), settings.vary, seconds)
-        document = _document(made, folder, program, settings, captured, found, check.errors, time.monotonic() - began)
+        with Apart(made.folder / f"{made.name}.py", captured.seconds) as apart:
+            errors, too_far = compared(made, apart)
+            if too_far:  # a search contracts, and literals take the type of what they meet; a few programs amplify that
+                literal = dataclasses.replace(classes, literals=())
+                exact = written(scratch / "exact" / folder.name, parameter_of, literal)
+                with Apart(exact.folder / f"{exact.name}.py", captured.seconds, contracts=False) as other:
+                    if compared(exact, other)[1]:
+                        raise ProgramError(too_far)
+            narrower = apart.why_not_narrower()
+            on_progress("finding out what fresh inputs can be")
+            made = set_draws(made, _draws(made.found.draws.of, apart, settings.vary))
+        document = _document(made, folder, program, settings, captured, sizes, errors, time.monotonic() - began)
         document["program"] = {**given, "device": captured.device, "backend": compiled.backend}
-        document["notes"] += [*_notes_of_parts(refused), *_notes_of_templates(made)]
-        document["notes"] += [f"trials fail: {check.not_narrower}"] if check.not_narrower else []
+        document["notes"] += _notes_of_parts(refused)
+        if rounding and max(errors.values()) > _LARGEST_ERROR["float64"]:
+            document["notes"].append(
+                f"{listed(rounding)} of the program rounds double to float, and its template does not: the answer in "
+                "the program's own types has more digits"
+            )
+        if narrower is not None:
+            why = _told_in_program(program, made, narrower, "cannot have narrower types")
+            document["notes"].append(f"trials fail: {why}")
         document["notes"] += [*built.notes, *([compiled.note] if compiled.note else [])]
         (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         if folder.exists():
@@ -409,7 +426,7 @@ def _captured(
             built,
             settings.arguments,
             folder,
-            whole=refused,
+            own=refused,
             time_limit_s=settings.time_limit_s,
             paddings=paddings(program),
         )
@@ -439,21 +456,6 @@ def _made_smaller(program: Program) -> list[str]:
     return ways or ["smaller numbers of elements or steps in its text, which takes no arguments"]
 
 
-def _adoptable(
-    program: Program, captured: Capture, refused: Mapping[str, Refusal]
-) -> tuple[Capture, dict[str, Refusal]]:
-    """Return a capture as if the host did what kernels do that cannot be adopted, and those of them it launches.
-
-    Raises:
-        ProgramError: no other kernel was.
-    """
-    launched = {plain_name(launch.kernel) for launch in captured.launches()}
-    left_out = {name: refusal for name, refusal in refused.items() if name in launched}
-    if left_out and not any(kernel.name in launched for kernel in program.kernels):
-        raise ProgramError("\n".join(map(str, left_out.values())))
-    return (captured.without(left_out) if left_out else captured), left_out
-
-
 def _check_loops(program: Program, captured: Capture, built: Built, settings: AdoptSettings, folder: Path) -> None:
     """Check that a program does with kernels what it does with the loops that these were, in either order.
 
@@ -467,7 +469,7 @@ def _check_loops(program: Program, captured: Capture, built: Built, settings: Ad
         ran = run(built, settings.arguments, writes=writes, time_limit_s=limit, may_fail=True, backwards=True)
         outputs.append(ran.output)
     for output in outputs:
-        difference = told_apart(plain.output, output, tolerance=_LARGEST_DIFFERENCE)
+        difference = told_apart(plain.output, output, _LARGEST_DIFFERENCE)
         if difference:
             places = ", ".join(str(kernel.extent) for kernel in program.kernels)
             raise ProgramError(
@@ -486,9 +488,8 @@ def _parameters(
     program: Program,
     classes: TypeClasses,
     captured: Capture,
-    given: Mapping[str, Any],
     settings: AdoptSettings,
-    folder: Path,
+    written: Callable[[Mapping[str, str]], Adopted],
     on_progress: Callable[[str], None],
 ) -> dict[str, str]:
     """Return the precision parameter of each class that may change its type, by the class's name.
@@ -504,8 +505,8 @@ def _parameters(
         return _grouped(free, settings.types)
     on_progress("finding out how much each variable can bear")
     try:
-        made = write(program, classes, own, captured, folder, given, metric=settings.metric)
-        with InstrumentApart(made.folder / f"{made.name}.py", limit_s=_PROBED_S) as instrument:
+        made = written(own)
+        with InstrumentApart(made.folder / f"{made.name}.py", captured.seconds) as instrument:
             names = {
                 name: [p for p in instrument.tunable.parameter_names if p.rpartition(".")[2] == parameter]
                 for name, parameter in own.items()
@@ -540,94 +541,37 @@ def _grouped(free: Sequence[TypeClass], types: int) -> dict[str, str]:
     return found
 
 
-def _faithful(
-    program: Program, classes: TypeClasses, written: Callable[[TypeClasses], Adopted]
-) -> tuple[Adopted, _Check, TypeClasses]:
-    """Return what is written of a program, what came of a run of it, and its classes as written.
-
-    Raises:
-        ProgramError: it gives another answer than the program.
-    """
-    try:
-        return *_checked(program, classes, written), classes
-    except ProgramError:
-        wrapping = dataclasses.replace(classes, keeps_unsigned=True)
-        if classes.keeps_unsigned or not any(_wrapping_in(written(wrapping))):
-            raise
-        return *_checked(program, wrapping, written), wrapping
+def _float_functions(program: Program, classes: TypeClasses) -> list[str]:
+    """Return the functions of float that a program of doubles calls (``sqrtf``): its templates do not round there."""
+    launched = {site.kernel for site in program.launches}
+    has_double = any(each.scalar == "double" and launched & set(each.kernels) for each in classes.classes)
+    names = dict.fromkeys(program.text(call.extent) for call in classes.calls)
+    return [name for name in names if _OF_FLOAT.fullmatch(name)] if has_double else []
 
 
-@dataclass(frozen=True, slots=True)
-class _Check:
-    """What came of a run of what was made, in the program's own types.
-
-    Attributes:
-        errors: how far each output is from the program's.
-        too_far: why that is too far; "" if it is not.
-        not_narrower: why it does not compile in narrower types; "" if it does.
-    """
-
-    errors: dict[str, float]
-    too_far: str
-    not_narrower: str
-
-
-def _checked(
-    program: Program, classes: TypeClasses, written: Callable[[TypeClasses], Adopted]
-) -> tuple[Adopted, _Check]:
-    """Return what is written of a program, and what came of a run of it in its own types.
-
-    Raises:
-        ProgramError: too far.
-    """
-    made = written(classes)
-    check = _compared(program, made, contracts=True)
-    if check.too_far:
-        check = _compared(program, made, contracts=False)
-    too_far = check.too_far
-    if too_far and max(check.errors.values()) <= _LARGEST_OF_LITERALS:
-        # Literals of a template take the type of what they meet, and some programs make much of the last digit: with
-        # their literals as they are, the arithmetic is the program's.
-        literal = written(dataclasses.replace(classes, literals=()))
-        too_far = _compared(program, literal, contracts=False).too_far
-        made = written(classes)
-    if too_far:
-        raise ProgramError(too_far)
-    return made, check
-
-
-def _compared(program: Program, made: Adopted, *, contracts: bool) -> _Check:
-    """Run what was made in the program's own types.
+def _compared(made: Adopted, outputs: Outputs, *, rounds: bool) -> tuple[dict[str, float], str]:
+    """Return the error of each output in the program's own types, and which one is too large; "" if none is.
 
     Args:
-        program: the program.
-        made: what was made of it.
-        contracts: as of :func:`~mptune.adopt.apart.answer`.
-
-    Raises:
-        ProgramError: it cannot be run.
+        made: what was made.
+        outputs: its outputs.
+        rounds: whether the program rounds doubles to float on the way.
     """
-    try:
-        outputs, narrower = answer(made.folder / f"{made.name}.py", contracts=contracts)
-    except ProgramError:
-        raise
-    except MptuneError as error:
-        raise ProgramError(_told_in_program(program, made, error, "cannot be adopted")) from None
     errors: dict[str, float] = {}
-    why = ""
+    too_far = ""
     for buffer in made.found.buffers:
         for start, theirs in buffer.results.items():
             ours = outputs[buffer.name].reshape(-1)[start : start + theirs.size]
             errors[buffer.name] = max(errors.get(buffer.name, 0.0), _error(ours, theirs))
-            limit = _LARGEST_ERROR.get(str(theirs.dtype), 0.0)
+            is_rounded = rounds and theirs.dtype == np.float64
+            limit = _LARGEST_ERROR.get("float32" if is_rounded else str(theirs.dtype), 0.0)
             if not errors[buffer.name] <= limit and not _are_cut_alike(ours, theirs):
-                why = why or (
-                    f"{made.name}: what was written of the program gives another answer than the program: "
-                    f"{buffer.name} is off by {errors[buffer.name]:.2g} (NRMSE), and {limit:g} is the most "
-                    "that another order of operations explains; please report this with the program"
+                too_far = (
+                    f"{made.name}: the answer of the kernels as templates is not the program's: {buffer.name} is off "
+                    f"by {errors[buffer.name]:.2g} (NRMSE), and rounding explains {limit:g}; does a thread depend on "
+                    "the order of others, or read memory that nobody wrote?"
                 )
-    not_narrower = _told_in_program(program, made, narrower, "cannot have narrower types") if narrower else ""
-    return _Check(errors, why, not_narrower)
+    return errors, too_far
 
 
 def _told_in_program(program: Program, made: Adopted, error: MptuneError, what: str) -> str:
@@ -654,26 +598,20 @@ def _are_cut_alike(ours: NDArray[Any], theirs: NDArray[Any]) -> bool:
     return bool((apart <= 1).all()) and np.count_nonzero(apart) <= _LARGEST_SHARE * apart.size
 
 
-def _with_draws(made: Adopted, written: Callable[[Draws], Adopted], vary: float | None, seconds: float) -> Adopted:
-    """Return what was made with fresh inputs that do not break its answer, if there are such.
+def _draws(of: str, apart: Apart, vary: float | None) -> Draws:
+    """Return what a draw changes: the largest change tried that leaves the answer about as large.
 
     Args:
-        made: with those that are tried first.
-        written: makes it with others.
-        vary: the largest change that the user gave; of data it is taken unseen.
-        seconds: how long a run takes, about.
+        of: what could be changed.
+        apart: runs what was written.
+        vary: the largest change that the user gave; data change by it in any case.
     """
-    first = made.found.draws.of
-    if vary == 0 or (vary and first == "data"):
-        return written(Draws("data" if vary else "nothing", vary))
-    ways = {"data": ("data",), "numbers": ("numbers",)}.get(first, ())
-    for draws in (Draws(of, by) for of in ways for by in ((vary,) if vary else _CHANGES)):
-        if made.found.draws != draws:
-            made = written(draws)
-        definition = made.folder / f"{made.name}.py"
-        if has_fresh_answer(definition, seconds, may_stay=draws.of == "data"):
-            return made
-    return written(Draws("nothing", 0.0))
+    if of == "nothing" or vary == 0:
+        return Draws("nothing", 0.0)
+    if vary and of == "data":
+        return Draws(of, vary)
+    tried = (Draws(of, by) for by in ((vary,) if vary else _CHANGES))
+    return next((draws for draws in tried if apart.has_fresh_answer(draws)), Draws("nothing", 0.0))
 
 
 def _error(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
@@ -688,7 +626,7 @@ def _error(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
     return error if np.isfinite(error) else math.inf
 
 
-def _given(program: Program, settings: AdoptSettings, captured: Capture, refused: Iterable[str]) -> dict[str, Any]:
+def _given(program: Program, settings: AdoptSettings, captured: Capture) -> dict[str, Any]:
     """Return how a program is read, compiled and run."""
     return {
         "files": {str(file.path): _hash_of(file.path) for file in program.files},
@@ -697,7 +635,7 @@ def _given(program: Program, settings: AdoptSettings, captured: Capture, refused
         "includes": [str(path) for path in program.includes],
         "arguments": list(settings.arguments),
         "kernels": list(settings.kernels),
-        "refused": list(refused),
+        "refused": list(captured.own),
         "check": captured.check,
         "run_in": str(Path.cwd()),
     }
@@ -709,7 +647,7 @@ def _document(
     program: Program,
     settings: AdoptSettings,
     captured: Capture,
-    found: FoundSizes,
+    sizes: FoundSizes,
     errors: Mapping[str, float],
     seconds: float,
 ) -> dict[str, Any]:
@@ -747,11 +685,9 @@ def _document(
             for parameter in made.found.parameters
         ],
         "kept": {each.name: each.kept for each in made.found.kept},
-        "sizes": dict(made.found.sizes),
-        "size_arguments": dict(found.positions),
-        "computed_sizes": [name for name in made.found.sizes if name in found.computed],
-        "no_sizes": [*found.refused, *not_given(program, settings.arguments)],
-        "numbers": dict(found.numbers.texts) if found.numbers else {},
+        "sizes": {name: value for name, (_, value) in sizes.arguments.items()},
+        "size_arguments": {name: place for name, (place, _) in sizes.arguments.items()},
+        "no_sizes": [*sizes.refused, *not_given(program, settings.arguments)],
         "draws": dataclasses.asdict(made.found.draws),
         "zeros": list(made.found.zeros),
         "refused": [str(refusal) for refusal in program.refusals],
@@ -764,6 +700,7 @@ def _document(
         "caveats": list(made.caveats),
         "written": {str(file.relative_to(made.folder)): _hash_of(file) for file in _files_in(made.folder)},
         "errors": dict(errors),
+        "run_s": round(captured.seconds, 3),
         "seconds": round(seconds, 3),
         "mptune_version": __version__,
     }
@@ -796,17 +733,6 @@ def _notes_of_parts(refused: Iterable[str]) -> Iterator[str]:
     """Yield what of a run is not tuned: kernels that cannot be adopted."""
     for name in refused:
         yield f"{name} is not adopted: it runs on the host in the program's own types"
-
-
-def _notes_of_templates(made: Adopted) -> Iterator[str]:
-    """Say which kernels compute indices as the program does, at the cost of vectors on the host."""
-    if names := list(_wrapping_in(made)):
-        yield f"{listed(names)}: {KEEPS_UNSIGNED[0].lower()}{KEEPS_UNSIGNED[1:-1]}"
-
-
-def _wrapping_in(made: Adopted) -> Iterator[str]:
-    """Yield the kernels with unsigned indices that were left as they are."""
-    yield from (name for name, each in made.found.kernels.items() if KEEPS_UNSIGNED in each.template.text)
 
 
 def _notes_of_types(made: Adopted) -> Iterator[str]:

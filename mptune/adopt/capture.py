@@ -1,21 +1,18 @@
-"""What a program does on the device, recorded while it ran: its memory, the sequence of operations, and data.
+"""What a program does on the device, recorded while it runs: its memory, the sequence of operations, and its answer.
 
-A program is run twice. The first run says what there is to record, and that it does the same again: only then is the
-second run's record one of the program and not of the moment. Data are kept of what comes to the device, of the first
-and the last launch of every kernel and some between, and of what the program takes back, as far as there is room.
+A program is run twice. The first run shows which operations there are, and the second one whether the program does the
+same again. Data are kept of what the program copies to the host last, and of small copies before.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
 import re
-import shutil
 import struct
-import tempfile
 import textwrap
-import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: Launches of a kernel whose data are kept, besides the first and the last.
-_SAMPLED: Final = 2
 #: What a number may stand for that differs from run to run: what is said before it, or its unit. Steps in time and
 #: speeds of matter are results.
 _TIME_WORD: Final = re.compile(
@@ -60,12 +55,13 @@ _FAR: Final = 0.5
 _FAR_OF_WHOLE: Final = 0.9
 #: Of what a run printed, in messages.
 _LAST_LINES: Final = 3
-#: Instead of the place on the host: the copy is for a kernel that cannot be adopted, which runs on the host.
+#: In place of the number of a place on the host: the copy is for a kernel that counts as part of the host.
 FOR_KERNEL: Final = -2
-#: Likewise: what a variable has when the program begins, told when the host first uses it.
+#: The same: the initial value of a variable, told when the host first uses it.
 INITIAL: Final = -3
-_RECORD: Final = "capture.json"
-_DATA: Final = "capture.npz"
+#: Bytes of earlier copies to the host that are kept, of each and of all together.
+_SMALL_BYTES: Final = 1 << 16
+_EARLIER_BYTES: Final = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +120,11 @@ class Copy:
         target: None on the host.
         source: None on the host.
         bytes: how many.
-        contents: the key of what was copied; None if it was not kept.
+        contents: the key of what came to the host; None if it was not kept.
         digest: of what came to the host, the same for the same bytes; "" otherwise.
-        host: the number of the place on the host that it came to, in the order of their first copies; -1 otherwise,
-            :data:`FOR_KERNEL` or :data:`INITIAL`.
+        host: the number of the place on the host that it came to, in the order of their first copies; -1 for memory
+            that the host shares, :data:`FOR_KERNEL` or :data:`INITIAL`.
+        is_zero: whether all bytes of what came to the device were 0.
     """
 
     kind: str
@@ -137,6 +134,7 @@ class Copy:
     contents: int | None
     digest: str
     host: int = -1
+    is_zero: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +188,6 @@ class Launch:
         block: threads of a block along x, y and z.
         shared_bytes: of dynamic shared memory.
         arguments: in order; None for a null pointer, "unknown" for one to nowhere on the device.
-        before: for a launch whose data are kept: the key of what every allocation held that it can reach, by id; None
-            for what was left out.
-        after: the same when it was done.
     """
 
     kernel: str
@@ -203,15 +198,14 @@ class Launch:
     block: tuple[int, int, int]
     shared_bytes: int
     arguments: tuple[Scalar | Structure | Place | str | None, ...]
-    before: Mapping[int, int | None]
-    after: Mapping[int, int | None]
 
     @property
-    def changed(self) -> frozenset[int]:
-        """The allocations that held something else when it was done; of a launch whose data were kept."""
-        return frozenset(
-            id for id, key in self.before.items() if key is not None and self.after.get(id, key) not in (key, None)
+    def allocations(self) -> frozenset[int]:
+        """The memory that it is given."""
+        places = itertools.chain.from_iterable(
+            each.pointers.values() if isinstance(each, Structure) else (each,) for each in self.arguments
         )
+        return frozenset(place.allocation for place in places if isinstance(place, Place))
 
 
 Operation = Allocation | Release | Fill | Copy | Launch
@@ -222,7 +216,6 @@ class Capture:
     """The record of a run.
 
     Attributes:
-        folder: where it lies (``capture.json`` and ``capture.npz``).
         arguments: of the program's command line.
         different: the operations that there are, each once.
         sequence: the run: indices into ``different``.
@@ -233,9 +226,10 @@ class Capture:
         differences: how the second run differed from the first, in words; empty if it did not.
         left_out: what had no room, in words; empty if nothing.
         device: what it ran on, by its name.
+        own: the kernels that counted as part of the host and were launched, by name.
+        copies_nothing: whether the program copies nothing to the host: all that is left in memory was copied then.
     """
 
-    folder: Path
     arguments: tuple[str, ...]
     different: tuple[Operation, ...]
     sequence: NDArray[np.uint32]
@@ -246,36 +240,9 @@ class Capture:
     differences: tuple[str, ...]
     left_out: tuple[str, ...]
     device: str
-    _arrays: dict[int, NDArray[np.uint8]] = field(default_factory=dict, repr=False, compare=False)
-
-    @classmethod
-    def load(cls, folder: Path) -> Capture:
-        """Open a capture.
-
-        Raises:
-            ProgramError: there is none, or none that this version wrote.
-        """
-        import numpy as np
-
-        try:
-            said = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-            with np.load(folder / _DATA, allow_pickle=False) as arrays:
-                sequence = arrays["sequence"]
-            return cls(
-                folder,
-                tuple(said["arguments"]),
-                tuple(map(operation, said["operations"])),
-                sequence,
-                said["output"],
-                said["check"],
-                said["files"],
-                said["seconds"],
-                tuple(said["differences"]),
-                tuple(said["left_out"]),
-                said["device"],
-            )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ProgramError(f"{folder} holds no capture of a program that can be read: {error}") from None
+    own: tuple[str, ...]
+    copies_nothing: bool
+    _contents: Mapping[int, NDArray[np.uint8]] = field(repr=False, compare=False)
 
     def operations(self) -> Iterator[Operation]:
         """Give the run's operations, in order."""
@@ -286,61 +253,30 @@ class Capture:
         """Every allocation of the run, by id."""
         return {found.id: found for found in self.different if isinstance(found, Allocation)}
 
-    def does_otherwise(self, other: Capture) -> bool:
-        """Whether it has other operations on the device than another run, whatever data these have."""
-        return len(self.sequence) != len(other.sequence) or any(
-            _bare(one) != _bare(two) for one, two in zip(self.operations(), other.operations(), strict=True)
-        )
-
     def launches(self, kernel: str | None = None) -> Iterator[Launch]:
         """Give the launches in order, of one kernel or of all."""
         for found in self.operations():
             if isinstance(found, Launch) and kernel in (None, found.kernel):
                 yield found
 
-    def without(self, kernels: Collection[str]) -> Capture:
-        """Return the capture as if the host did what some kernels did, by their names.
-
-        What such a kernel wrote comes to the device, and what it read last goes to the host, if it then stays so. The
-        data of all of their launches must have been kept.
-
-        Raises:
-            ProgramError: there was no room for them.
-        """
-        import dataclasses
-
-        import numpy as np
-
-        different, sequence = list(self.different), list[int]()
-        later: set[int] = set()
-        for index in reversed(self.sequence.tolist()):
-            launch = self.different[index]
-            if not isinstance(launch, Launch) or plain_name(launch.kernel) not in kernels:
-                if isinstance(launch, Launch):
-                    later |= {value.allocation for value in launch.arguments if isinstance(value, Place)}
-                sequence.append(index)
-                continue
-            if None in (*launch.before.values(), *launch.after.values()):
-                raise ProgramError(f"{launch.kernel} is launched too often to keep what it did; give a smaller problem")
-            for id in sorted(launch.changed, reverse=True):
-                sequence.append(len(different))
-                size = self.allocations[id].bytes
-                different.append(Copy("to_device", Place(id, 0), None, size, launch.after[id], ""))
-            for id in sorted(launch.before.keys() - launch.changed - later, reverse=True):
-                sequence.append(len(different))
-                size = self.allocations[id].bytes
-                different.append(Copy("to_host", None, Place(id, 0), size, launch.before[id], "", FOR_KERNEL))
-            later |= launch.before.keys()
-        order = np.array(sequence[::-1], np.uint32)
-        return dataclasses.replace(self, different=tuple(different), sequence=order)
-
-    @property
+    @cached_property
     def taken_back(self) -> Mapping[Place, Sequence[Copy]]:
-        """What the program copied to the host, by where it was: every copy, in order."""
+        """What came to the host, by where it was: every copy, in order.
+
+        Of memory that the host shares that is the last one. What a kernel of the host reads is part of the answer if no
+        other kernel is given it later.
+        """
         found: dict[Place, list[Copy]] = {}
         for each in self.operations():
-            if isinstance(each, Copy) and each.kind == "to_host" and each.source is not None:
-                found.setdefault(each.source, []).append(each)
+            match each:
+                case Copy(kind="to_host", source=Place() as place):
+                    if each.host < 0 or found.get(place, [each])[-1].host < 0:
+                        found[place] = []
+                    found.setdefault(place, []).append(each)
+                case Launch():
+                    for place in [place for place in found if place.allocation in each.allocations]:
+                        if found[place][-1].host == FOR_KERNEL:
+                            del found[place]
         return found
 
     @property
@@ -350,17 +286,11 @@ class Capture:
 
     @property
     def turns(self) -> Mapping[int, Sequence[Sequence[int | None]]]:
-        """What the program took back, by allocation: keys of the last copies of its parts, of the last but one, ...
-
-        If it took nothing back, what its kernels wrote.
-        """
-        kept = {place: [copy.contents for copy in copies] for place, copies in self.taken_back.items()}
-        if not kept:
-            for launch in self.launches():
-                kept |= {Place(id, 0): [launch.after[id]] for id in launch.changed}
+        """What the program took back, by allocation: keys of the last copies of its parts, of the last but one, ..."""
         parts: dict[int, list[list[int | None]]] = {}
-        for place in sorted(kept, key=lambda place: (place.allocation, place.offset)):
-            parts.setdefault(place.allocation, []).append(kept[place][::-1])
+        for place in sorted(self.taken_back, key=lambda place: (place.allocation, place.offset)):
+            copies = self.taken_back[place]
+            parts.setdefault(place.allocation, []).append([copy.contents for copy in copies[::-1]])
         return {
             id: [[each[turn] for each in keys if turn < len(each)] for turn in range(max(map(len, keys)))]
             for id, keys in parts.items()
@@ -375,20 +305,7 @@ class Capture:
 
     def contents(self, key: int) -> NDArray[np.uint8]:
         """Return data by their key, as bytes."""
-        if key not in self._arrays:
-            self._arrays[key] = self._archive[f"c{key}"]
-        return self._arrays[key]
-
-    @cached_property
-    def _archive(self) -> Mapping[str, NDArray[np.uint8]]:
-        """The data, each read when it is first asked for."""
-        import numpy as np
-
-        archive = np.load(self.folder / _DATA, allow_pickle=False)
-        # Collected in a cycle, its file may go before it does, which is a warning.
-        weakref.finalize(self, archive.close)
-        found: Mapping[str, NDArray[np.uint8]] = archive
-        return found
+        return self._contents[key]
 
 
 def capture(
@@ -398,11 +315,9 @@ def capture(
     *,
     run_in: Path | None = None,
     time_limit_s: float = 300.0,
-    memory_limit_bytes: int | None = None,
-    limit_bytes: int = 1 << 29,
     is_repeated: bool = True,
     may_fail: bool = False,
-    whole: Collection[str] = (),
+    own: Collection[str] = (),
     paddings: Collection[Sequence[bool]] = (),
 ) -> Capture:
     """Run a program twice and record what it does.
@@ -410,85 +325,69 @@ def capture(
     Args:
         built: the program.
         arguments: of its command line.
-        folder: where the record goes; made if need be.
+        folder: where the data of the record lie as long as it is used; made if need be.
         run_in: where the program runs; by default where this process does.
         time_limit_s: how long each run may take.
-        memory_limit_bytes: how much memory it may use; by default what is left here, less a tenth.
-        limit_bytes: of the data that are kept.
-        is_repeated: whether it is run twice. In a single run only data that come to the device are kept.
+        is_repeated: whether it is run twice. Of a single run no data are kept.
         may_fail: whether its own check may fail.
-        whole: the names of kernels of whose launches all data are kept.
+        own: the names of kernels that count as part of the host.
         paddings: of structs which of their bytes are between fields, which may differ in files of such.
 
     Raises:
         CheckFailedError: its own check failed.
         ProgramError: a run failed, or it does nothing on the device.
     """
-    import numpy as np
 
-    with tempfile.TemporaryDirectory(prefix="mptune-", dir=_made(folder)) as name:
-        work = Path(name)
+    def ran(number: int, plan: Sequence[int] | None, *, keeps_left: bool = False) -> tuple[Ran, _Operations]:
+        record = _made(folder / f"record{number}")
+        found = run(
+            built,
+            arguments,
+            writes=_made(folder / f"files{number}"),
+            record=record,
+            plan=plan,
+            own=own,
+            keeps_left=keeps_left,
+            folder=run_in,
+            time_limit_s=time_limit_s,
+            may_fail=may_fail,
+        )
+        operations = _read(record)
+        _check_passed(built, found, operations[0], may_fail)
+        return found, operations
 
-        def ran(number: int, plan: Sequence[int] | None) -> tuple[Ran, Path]:
-            record, writes = _made(work / f"record{number}"), _made(work / f"files{number}")
-            found = run(
-                built,
-                arguments,
-                writes=writes,
-                record=record,
-                plan=plan,
-                folder=run_in,
-                time_limit_s=time_limit_s,
-                memory_limit_bytes=memory_limit_bytes,
-                capture_limit_bytes=limit_bytes,
-                may_fail=may_fail,
-            )
-            return found, record
-
-        first, counted = ran(1, None if is_repeated else ())
-        before, order = _read(counted)
-        if not any(isinstance(operation, Launch) for operation in before):
-            raise ProgramError(
-                f"{built.name}, run with arguments {' '.join(arguments) or '(none)'}, launches no kernel: "
-                f"does it need other arguments?{_last_words(first)}"
-            )
-        _check_passed(built, first, before, may_fail)
-        second, record, sequence = first, counted, order
-        differences: list[str] = []
-        if is_repeated:
-            second, record = ran(2, _plan(before, order, whole, limit_bytes // 4))
-            different, sequence = _read(record)
-            _check_passed(built, second, different, may_fail)
-            differences = _differences(first, second, (before, order), (different, sequence), paddings)
-        arrays = _data(record)
-        files = {}
-        left_out = _left_out(second.record)
-        for asked, path in second.files.items():
-            if path.stat().st_size + sum(array.nbytes for array in arrays.values()) > limit_bytes:
-                left_out.append(f"the file {asked}")
-                continue
-            files[asked] = len(arrays)
-            arrays[len(arrays)] = np.fromfile(path, np.uint8)
-        said = {
-            "arguments": list(arguments),
-            "operations": _lines(record),
-            "output": second.output,
-            "check": second.check,
-            "files": files,
-            "seconds": first.seconds,
-            "differences": differences,
-            "left_out": left_out,
-            "device": second.record.get("device", ""),
-        }
-        named: dict[str, Any] = {f"c{key}": array for key, array in arrays.items()}
-        try:
-            np.savez(work / _DATA, sequence=sequence, **named)
-            (work / _RECORD).write_text(json.dumps(said), encoding="utf-8")
-            for file in (_DATA, _RECORD):
-                shutil.move(work / file, folder / file)
-        except OSError as error:
-            raise ProgramError(f"cannot write to {folder}: {error.strerror or error}") from error
-    return Capture.load(folder)
+    first, before = ran(1, None)
+    launched = {plain_name(kernel["kernel"]) for kernel in first.record.get("kernels", ())}
+    if not launched:
+        raise ProgramError(
+            f"{built.name}, run with arguments {' '.join(arguments) or '(none)'}, launches no kernel: "
+            f"does it need other arguments?{_last_words(first)}"
+        )
+    last, after = first, before
+    differences: list[str] = []
+    copies_nothing = not any(isinstance(each, Copy) and each.kind == "to_host" for each in before[0])
+    if is_repeated:
+        if copies_nothing:
+            first, before = ran(0, None, keeps_left=True)
+        last, after = ran(2, _plan(*before), keeps_left=copies_nothing)
+        differences = _differences(first, last, before, after, paddings)
+    data = _data(folder / "record2") if is_repeated else {}
+    files = {name: len(data) + number for number, name in enumerate(last.files)}
+    left_out = last.record.get("operations_left_out", 0)
+    return Capture(
+        tuple(arguments),
+        *after,
+        output=last.output,
+        check=last.check,
+        files=files,
+        seconds=first.seconds,
+        differences=tuple(differences),
+        left_out=(f"the last {left_out} operations",) if left_out else (),
+        device=last.record.get("device", ""),
+        own=tuple(name for name in own if name in launched),
+        copies_nothing=copies_nothing,
+        _contents=data | {files[name]: _bytes_of(path) for name, path in last.files.items()},
+    )
 
 
 class CheckFailedError(ProgramError):
@@ -498,7 +397,7 @@ class CheckFailedError(ProgramError):
 def _last_words(ran: Ran) -> str:
     """Return the last lines that a run printed, as the end of a message."""
     lines = [line.strip() for line in f"{ran.output}\n{ran.errors}".splitlines() if line.strip()]
-    return f"; the last it printed: {' / '.join(line[:200] for line in lines[-_LAST_LINES:])}" if lines else ""
+    return f"; the last it printed: {' / '.join(shown(line) for line in lines[-_LAST_LINES:])}" if lines else ""
 
 
 def _check_passed(built: Built, ran: Ran, different: Sequence[Operation], may_fail: bool) -> None:
@@ -506,7 +405,7 @@ def _check_passed(built: Built, ran: Ran, different: Sequence[Operation], may_fa
     if ran.check == "failed" and not may_fail:
         device = ran.record.get("device", "this machine")
         raise CheckFailedError(
-            f"{built.name} runs, but its own check fails on {device}: {ran.failure[:200]}{_taken_in_part(different)}"
+            f"{built.name} runs, but its own check fails on {device}: {shown(ran.failure)}{_taken_in_part(different)}"
         )
 
 
@@ -533,28 +432,22 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _plan(
-    different: Sequence[Operation], sequence: NDArray[np.uint32], whole: Collection[str], room_bytes: int
-) -> list[int]:
-    """Return the operations whose data are to be kept, by number: of copies to the host the last, and what has room."""
-    launches: dict[str, list[int]] = {}
+_Operations = tuple[tuple[Operation, ...], "NDArray[np.uint32]"]
+
+
+def _plan(different: Sequence[Operation], sequence: NDArray[np.uint32]) -> list[int]:
+    """Return the copies to the host whose data are kept, by their number in the run: the last ones, and small ones."""
     copies: dict[Place, list[tuple[int, int]]] = {}
     for number, index in enumerate(sequence):
         found = different[index]
-        if isinstance(found, Launch):
-            launches.setdefault(found.kernel, []).append(number)
-        elif isinstance(found, Copy) and found.kind == "to_host" and found.source is not None:
+        if isinstance(found, Copy) and found.kind == "to_host" and found.source is not None:
             copies.setdefault(found.source, []).append((number, found.bytes))
     wanted = {each[-1][0] for each in copies.values()}
+    room_bytes = _EARLIER_BYTES
     for number, size in sorted((copy for each in copies.values() for copy in each[:-1]), reverse=True):
-        room_bytes -= size
-        if room_bytes >= 0:
+        if size <= min(room_bytes, _SMALL_BYTES):
+            room_bytes -= size
             wanted.add(number)
-    for kernel, numbers in launches.items():
-        if plain_name(kernel) in whole:
-            wanted.update(numbers)
-        last = len(numbers) - 1
-        wanted |= {numbers[last * i // (_SAMPLED + 1)] for i in range(_SAMPLED + 2)}
     return sorted(wanted)
 
 
@@ -564,17 +457,12 @@ def plain_name(kernel: str) -> str:
 
 
 def _differences(
-    first: Ran,
-    second: Ran,
-    before: tuple[Sequence[Operation], NDArray[np.uint32]],
-    after: tuple[Sequence[Operation], NDArray[np.uint32]],
-    paddings: Collection[Sequence[bool]],
+    first: Ran, second: Ran, before: _Operations, after: _Operations, paddings: Collection[Sequence[bool]]
 ) -> list[str]:
-    """Say how a second run differs from the first one, but for times."""
+    """Say how a second run differs from the first one, but for the numbers that it prints."""
     found = []
     for what, one, two in (("prints", first.output, second.output), ("complains", first.errors, second.errors)):
-        apart = told_apart(one, two)
-        if apart:
+        if apart := other_words(one, two):
             found.append(f"it {what} {_quoted(apart[1])} instead of {_quoted(apart[0])}")
     if len(before[1]) != len(after[1]):
         found.append(f"it does {len(after[1])} things on the device instead of {len(before[1])}")
@@ -778,14 +666,8 @@ def _are_times(line: str, heading: str) -> list[bool]:
 
 
 def _bare(operation: Operation) -> Operation:
-    """Return an operation without the keys of its data."""
-    import dataclasses
-
-    if isinstance(operation, Launch):
-        return dataclasses.replace(operation, before={}, after={})
-    if isinstance(operation, Copy):
-        return dataclasses.replace(operation, contents=None)
-    return operation
+    """Return an operation without the key of its data."""
+    return dataclasses.replace(operation, contents=None) if isinstance(operation, Copy) else operation
 
 
 def _in_words(operation: Operation) -> str:
@@ -796,33 +678,23 @@ def _in_words(operation: Operation) -> str:
     return f"a {type(operation).__name__.lower()}"
 
 
-def _left_out(ended: Mapping[str, Any]) -> list[str]:
-    found = []
-    if ended.get("operations_left_out"):
-        found.append(f"the last {ended['operations_left_out']} operations")
-    if ended.get("contents_left_out"):
-        found.append(f"data of {ended['contents_left_out']} buffers, {ended['bytes_left_out']} bytes")
-    return found
-
-
-def _lines(record: Path) -> list[dict[str, Any]]:
-    text = (record / "operations.jsonl").read_text(encoding="utf-8", errors="replace")
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def _read(record: Path) -> tuple[tuple[Operation, ...], NDArray[np.uint32]]:
+def _read(record: Path) -> _Operations:
     import numpy as np
 
-    return tuple(map(operation, _lines(record))), np.fromfile(record / "sequence.bin", np.uint32)
+    lines = (record / "operations.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
+    return tuple(operation(json.loads(line)) for line in lines), np.fromfile(record / "sequence.bin", np.uint32)
+
+
+def _bytes_of(path: Path) -> NDArray[np.uint8]:
+    """Return a file as bytes, which are read where they are used."""
+    import numpy as np
+
+    return np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
 
 
 def _data(record: Path) -> dict[int, NDArray[np.uint8]]:
-    import numpy as np
-
-    lines = (record / "contents.jsonl").read_text().splitlines()
-    whole = record / "contents.bin"
-    data = np.memmap(whole, np.uint8, "r") if whole.stat().st_size else np.empty(0, np.uint8)
-    places = [json.loads(line) for line in lines]
+    places = map(json.loads, (record / "contents.jsonl").read_text().splitlines())
+    data = _bytes_of(record / "contents.bin")
     return {key: data[p["offset"] : p["offset"] + p["bytes"]] for key, p in enumerate(places)}
 
 
@@ -837,9 +709,8 @@ def operation(said: Mapping[str, Any]) -> Operation:
         return Fill(Place(*said["to"]), said["byte"], said["bytes"])
     if kind == "copy":
         target, source = (Place(*said[side]) if said[side] is not None else None for side in ("to", "from"))
-        return Copy(
-            said["kind"], target, source, said["bytes"], said["contents"], said.get("digest", ""), said.get("host", -1)
-        )
+        more = said.get("contents"), said.get("digest", ""), said.get("host", -1), said.get("zero", False)
+        return Copy(said["kind"], target, source, said["bytes"], *more)
     return Launch(
         said["kernel"],
         tuple(said["types"]),
@@ -849,8 +720,6 @@ def operation(said: Mapping[str, Any]) -> Operation:
         cast(tuple[int, int, int], tuple(said["block"])),
         said["shared_bytes"],
         tuple(map(_argument, said["arguments"])),
-        {int(id): key for id, key in said.get("before", {}).items()},
-        {int(id): key for id, key in said.get("after", {}).items()},
     )
 
 

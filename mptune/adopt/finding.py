@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import keyword
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -34,11 +33,12 @@ from mptune.adopt.launched import (
     find_launched,
     numbers_of,
 )
+from mptune.adopt.live import SHARED
 from mptune.adopt.number_types import PRECISIONS
-from mptune.adopt.numbers import GIVEN, Numbers, elements_of
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.progress import Turns, came_to_nothing
 from mptune.adopt.reading import Memory, Parameter, Program
+from mptune.adopt.sizes import FoundSizes
 from mptune.adopt.template import VECTOR_WIDTH, Template, class_of, template
 from mptune.adopt.tiling import UNROLL
 from mptune.kernel.application import TAKEN
@@ -50,7 +50,7 @@ OFFERED: Final = {
     "float": ("fp32", "fp16", "bf16"),
 }
 #: Names that a definition file may have of its own.
-_OF_MODULE: Final = ("HERE", "Live", "Path", "application", "inputs", "steps")
+_OF_MODULE: Final = ("AdoptedApplication", "HERE", "Live", "Path", "application", "steps")
 _ROLES: Final = {"in": "In", "out": "Out", "inout": "InOut", "scalar": "Scalar"}
 _BLOCKS: Final = (32, 64, 128, 256, 512, 1024)
 _SMALL_BLOCKS: Final = (1, 2, 4, 8, 16)
@@ -71,28 +71,22 @@ def find(
     classes: TypeClasses,
     parameter_of: Mapping[str, str],
     capture: Capture,
-    numbers: Numbers | None = None,
-    draws: Draws | None = None,
+    sizes: FoundSizes,
 ) -> Findings:
     """Find out what a definition of a program is made of; see :func:`mptune.adopt.writing.write` for the arguments.
 
     Raises:
         ProgramError: what the program did cannot be adopted.
     """
-    known = _Known(program, classes, parameter_of, capture, numbers or Numbers())
+    known = _Known(program, classes, parameter_of, capture)
     launched, launch_at = find_launched(program, capture, lambda kernel: known.unused(kernel.identifier, _OF_MODULE))
     launched = _with_own_blocks(known, launched)
-    passed = _whole_numbers(launched)
-    known.numbers.passed = passed
-    if known.numbers.fixed is None:
-        alone = {name: next(iter(values)) for name, values in passed.items() if len(values) == 1}
-        known.numbers.fixed = {name: value for name, value in alone.items() if value > 1}
     memory = _buffers(known, launched)
     used = {need.name for each in launched for need in each.kernel.needs if need.kind in ("constant", "device")}
     symbols = [each for each in capture.allocations.values() if each.kind == "symbol" and each.name in used]
-    kernels = {each.launched.name: each for each in _kernels(known, launched, memory, symbols)}
-    given, written = _given_and_written(capture, launched)
-    results = {number: each for number, each in _results(known, launched, memory).items() if number in written}
+    kernels = {each.launched.name: each for each in _kernels(known, launched, memory, symbols, sizes.other_blocks)}
+    given, computed = _given_and_computed(capture, launched)
+    results = {number: each for number, each in _results(known, launched, memory).items() if number in computed}
     if not results:
         raise ProgramError(
             "nothing that the program copies back is computed by kernels that are adopted; copy back what these write"
@@ -102,45 +96,28 @@ def find(
         dataclasses.replace(
             buffer,
             is_given=number in given,
-            is_written=number in written,
+            is_written=number in computed,
             is_output=number in results and buffer.name not in progress,
             results=results.get(number, {}) if buffer.name not in progress else {},
         )
         for number, buffer in memory.items()
     ]
-    if draws is None or draws.of == "data":
-        draws = _draws(known, buffers, symbols, kernels.values(), draws)
-    buffers = _with_fields(known, buffers)
     labels = {each.kernel.label for each in launched}
     return Findings(
         kernels=kernels,
-        buffers=tuple(buffers),
+        buffers=tuple(_with_fields(known, buffers)),
         parameters=tuple(_parameters(known, kernels.values())),
         kept=tuple(each for each in classes.classes if each.kept and labels & set(each.kernels)),
-        sizes={**known.numbers.sizes, **{name: n for name, n in known.sizes.items() if name in known.named}},
-        varying={each.name: tuple(_varying(each, known.numbers)) for each in launched},
+        sizes=sizes.arguments,
         launch_at=launch_at,
         progress=progress,
-        draws=draws,
+        draws=_draws(known, buffers, symbols, kernels.values()),
         looks_early=_looks_early(capture),
         notes=tuple(known.notes),
-        layout=_layout(known, buffers, kernels),
     )
 
 
-def _layout(known: _Known, buffers: Iterable[AdoptedBuffer], kernels: Mapping[str, AdoptedKernel]) -> str:
-    parts: list[str] = []
-    for buffer in buffers:
-        parts.append(f"{buffer.allocation} {buffer.declared}")
-        # Programs swap memory of the device: what comes to a place on the host is the answer, whatever has it.
-        if buffer.is_output and known.capture.allocations[buffer.allocation].kind != "device":
-            parts.append("output")
-    for name, each in kernels.items():
-        parts += [name, *(argument.declared for argument in each.arguments), str(len(each.geometry.grid))]
-    return "\n".join((*parts, *(f"{name}: {seen.text}" for name, seen in known.numbers.seen.items())))
-
-
-# -- names, types and numbers --------------------------------------------------------------------
+# -- names and types -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -148,9 +125,7 @@ class _Known:
     """What is given, with what is gathered on the way.
 
     Attributes:
-        numbers: how numbers are written; they are told what each is in this run.
         taken: the names that nothing else can have.
-        named: the sizes that are in a text.
         notes: what a user should know.
     """
 
@@ -158,15 +133,8 @@ class _Known:
     classes: TypeClasses
     parameter_of: Mapping[str, str]
     capture: Capture
-    numbers: Numbers
     taken: set[str] = field(default_factory=lambda: {*TAKEN, *keyword.kwlist, "draw"})
-    named: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
-
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        """The numbers that may be sizes, by name."""
-        return self.numbers.fixed or {}
 
     def unused(self, wanted: str, others: Collection[str] = ()) -> str:
         """Return a name that is not taken yet, and take it."""
@@ -205,50 +173,6 @@ class _Known:
         parameter = self.parameter_of.get(found.name) if found is not None else None
         return parameter or PRECISIONS[scalar]
 
-    def of_launch(
-        self, each: LaunchedKernel, name: str, values: Sequence[int], natural: str = "", block: int = 1
-    ) -> str:
-        """Return how a number of a kernel's launches is written; it is passed by its name where that differs."""
-        if len(set(values)) > 1:
-            return name
-        text = self.numbers.text(f"{each.name} {name}", values, natural or self.expression(values[0]), block=block)
-        return name if text == GIVEN else text
-
-    def of_threads(self, each: LaunchedKernel, axis: int) -> str:
-        """Return how many threads a kernel has along an axis, which are always as many."""
-        total, block = each.threads[0][axis], each.launches[0].block[axis]
-        found = str(total)
-        # A size itself explains it better than a sum that happens to fit.
-        sizes = set(self.sizes.values())
-        for missing in sorted(range(block), key=lambda missing: missing > 0 and total - missing not in sizes):
-            text = self.expression(total - missing)
-            if not text.isdigit():
-                found = text if not missing else f"({text} + {block - 1}) // {block} * {block}"
-                break
-        return self.of_launch(each, f"threads_{AXES[axis]}", [total], found, block)
-
-    def expression(self, value: int) -> str:
-        """Return a number as an expression over sizes, the shortest, or the number."""
-        sizes = {name: size for name, size in self.sizes.items() if name.isidentifier()}
-        terms = [(f"{name} + {more}" if more else name, n + more) for name, n in sizes.items() for more in range(3)]
-        for count in (1, 2, 3):
-            for chosen in itertools.combinations_with_replacement(terms, count):
-                if math.prod(n for _, n in chosen) == value:
-                    self.named.update(text.partition(" ")[0] for text, _ in chosen)
-                    return " * ".join(text if count == 1 or text.isidentifier() else f"({text})" for text, _ in chosen)
-        return str(value)
-
-
-def _whole_numbers(launched: Iterable[LaunchedKernel]) -> dict[str, set[int]]:
-    """Return the whole numbers that kernels are given, by the name of the parameter: they may be sizes."""
-    found: dict[str, set[int]] = {}
-    for each in launched:
-        for index, parameter in enumerate(each.parameters):
-            is_whole = parameter.role == "scalar" and INTEGERS.get(parameter.element, "")[-2:] in ("32", "64")
-            if is_whole and not keyword.iskeyword(parameter.name):
-                found.setdefault(parameter.name, set()).update(each.values(index))
-    return found
-
 
 # -- kernels -------------------------------------------------------------------------------------
 
@@ -279,24 +203,20 @@ def _kernels(
     launched: Sequence[LaunchedKernel],
     memory: Mapping[int, AdoptedBuffer],
     constants: Collection[Allocation],
+    other_blocks: Collection[str],
 ) -> Iterator[AdoptedKernel]:
-    """Yield the kernels; of all of them one part after the other, in which order runs at other sizes are compared."""
-    threads = [_virtual_threads(known, each) for each in launched]
-    templates = [
-        template(
-            *(known.program, each.kernel, known.classes, known.parameter_of, each.offsets, of_it),
-            *(_most_in_block(each, known.numbers), each.nulls, each.apart, {symbol.name for symbol in constants}),
+    for each in launched:
+        threads = _virtual_threads(each)
+        in_block = _LARGEST_BLOCK if each.kernel.name in other_blocks else max(map(math.prod, each.blocks))
+        made = template(
+            *(known.program, each.kernel, known.classes, known.parameter_of, each.offsets, threads, in_block),
+            *(each.nulls, each.apart, {symbol.name for symbol in constants}),
         )
-        for each, of_it in zip(launched, threads, strict=True)
-    ]
-    geometries = [_geometry(known, *each) for each in zip(launched, threads, templates, strict=True)]
-    for each, made, geometry in zip(launched, templates, geometries, strict=True):
         used = {known.precision(each, p) for p in each.parameters if numbers_of(p)[0] in PRECISIONS} | made.parameters
         precisions = tuple(name for name in dict.fromkeys(known.parameter_of.values()) if name in used)
-        shared = [launch.shared_bytes for launch in each.launches]
-        shared_bytes = known.of_launch(each, "shared_bytes", shared, str(shared[0]))
         arguments = tuple(_arguments(known, each, memory, constants))
-        yield AdoptedKernel(each, made, precisions, arguments, geometry, shared_bytes)
+        most = in_block if each.kernel.has_barrier else 0
+        yield AdoptedKernel(each, made, precisions, arguments, _geometry(each, threads, made), most)
 
 
 def _parameters(known: _Known, kernels: Collection[AdoptedKernel]) -> Iterator[AdoptedParameter]:
@@ -307,33 +227,39 @@ def _parameters(known: _Known, kernels: Collection[AdoptedKernel]) -> Iterator[A
             yield AdoptedParameter(name, max((OFFERED[each.scalar] for each in classes), key=len), classes)
 
 
-def _virtual_threads(known: _Known, each: LaunchedKernel) -> list[str]:
-    """Return how many threads there are along each axis, where a thread may do the work of several; or nothing.
+def _named(each: LaunchedKernel, number: str) -> str:
+    """Return the name of a number of a launch's shape, which no parameter of the kernel has."""
+    names = {parameter.name for parameter in each.parameters}
+    while number in names:
+        number += "_"
+    return number
 
-    The numbers are written into the source, so that they have to be few. What is called would not be told which thread
-    it is for.
+
+def _virtual_threads(each: LaunchedKernel) -> list[str]:
+    """Return the names of the numbers of threads along each axis if a thread may do the work of several, else nothing.
+
+    The numbers are written into the source, so there must be one of each. A function called by the kernel would not be
+    told for which thread it works.
     """
-    is_looked_up = any(known.numbers.is_given(f"{each.name} threads_{axis}") for axis in AXES)
-    if not each.is_free or each.kernel.asks_elsewhere or len(each.threads) > 1 or is_looked_up:
+    is_alone = len(each.threads) == 1 and math.prod(each.threads[0]) == 1
+    if not each.is_free or each.kernel.asks_elsewhere or len(each.threads) > 1 or is_alone:
         return []
-    return [known.of_threads(each, axis) for axis in range(each.dimensions)]
+    return [_named(each, f"threads_{axis}") for axis in AXES[: each.dimensions]]
 
 
-def _most_in_block(each: LaunchedKernel, numbers: Numbers) -> int:
-    """Return how many threads a block has at most."""
-    if any(numbers.is_given(f"{each.name} block_{axis}") for axis in AXES):
-        return _LARGEST_BLOCK
-    return max(map(math.prod, each.blocks))
-
-
-def _geometry(known: _Known, each: LaunchedKernel, threads: Sequence[str], made: Template) -> Geometry:
+def _geometry(each: LaunchedKernel, threads: Sequence[str], made: Template) -> Geometry:
     """Return how a kernel is launched."""
-    first, axes = each.launches[0], range(each.dimensions)
+    axes = AXES[: each.dimensions]
+    has_shared = any(launch.shared_bytes for launch in each.launches)
+    shared = _named(each, SHARED) if has_shared else ""
+    extents = {shared: SHARED} if shared else {}
     if not each.is_free:
-        grids = {one.grid for one in each.launches}
-        grid = [known.of_launch(each, f"grid_{AXES[a]}", [g[a] for g in grids], block=first.block[a]) for a in axes]
-        block = [known.of_launch(each, f"block_{AXES[a]}", [b[a] for b in each.blocks]) for a in axes]
-        return Geometry({}, (), tuple(grid), tuple(block))
+        grid, block = ([_named(each, f"{what}_{axis}") for axis in axes] for what in ("grid", "block"))
+        keys = [f"{what}_{axis}" for what in ("grid", "block") for axis in axes]
+        return Geometry(
+            {}, (), tuple(grid), tuple(block), shared, dict(zip((*grid, *block), keys, strict=True)) | extents
+        )
+    totals = [_named(each, f"threads_{axis}") for axis in axes]
     has_rows = made.is_tiled and len(axes) > 1
     choices: dict[str, Sequence[int]] = {
         **({"per_thread": _PER_THREAD} if threads else {}),
@@ -342,9 +268,8 @@ def _geometry(known: _Known, each: LaunchedKernel, threads: Sequence[str], made:
         **({VECTOR_WIDTH: _VECTOR_WIDTHS} if made.has_vectors else {}),
     }
     copies = " * ".join(choices)
-    grid, block, divided = [], [], []
-    for axis in axes:
-        totals = {threads[axis] for threads in each.threads}
+    found, block, divided = [], [], []
+    for axis, total in enumerate(totals):
         values = _widths(each, axis, is_divided=not threads)
         width = str(values[0])
         if len(values) > 1:
@@ -353,25 +278,22 @@ def _geometry(known: _Known, each: LaunchedKernel, threads: Sequence[str], made:
         block.append(width)
         if threads:
             of_each = " * per_thread" if axis == 0 else " * per_thread_y" if has_rows and axis == 1 else ""
-            grid.append(f"ceildiv({threads[axis]}, {width}{of_each})")
-        elif len(totals) == 1 and len(values) == 1 and not known.numbers.texts and not known.numbers.is_draft:
-            grid.append(str(first.grid[axis]))
+            found.append(f"ceildiv({total}, {width}{of_each})")
         else:
-            total = known.of_threads(each, axis) if len(totals) == 1 else f"threads_{AXES[axis]}"
-            grid.append(f"{total} // {width}")
-            if len(values) > 1 and known.numbers.texts:
-                divided.append(f"{total} % {width} == 0")
+            found.append(f"{total} // {width}" if width != "1" else total)
+            divided += [f"{total} % {width} == 0"] if width != "1" else []
     constraints = []
     names = [text for text in block if not text.isdigit()]
     if len(names) > 1:
         fixed = math.prod(int(text) for text in block if text.isdigit())
         product = " * ".join([*names, *([str(fixed)] if fixed > 1 else [])])
-        constraints.append(f"{min(32, math.prod(first.block))} <= {product} <= {_LARGEST_BLOCK}")
+        constraints.append(f"{min(32, math.prod(each.launches[0].block))} <= {product} <= {_LARGEST_BLOCK}")
     if has_rows or made.unrolls:
         constraints.append(f"{copies} <= {_MOST_COPIES}")
     if made.has_vectors:
         constraints += [f"{VECTOR_WIDTH} <= per_thread", f"device.is_gpu or {VECTOR_WIDTH} == {_VECTOR_WIDTHS[0]}"]
-    return Geometry(choices, (*constraints, *divided), tuple(grid), tuple(block))
+    extents |= {name: f"threads_{axis}" for name, axis in zip(totals, axes, strict=True)}
+    return Geometry(choices, (*constraints, *divided), tuple(found), tuple(block), shared, extents)
 
 
 def _widths(each: LaunchedKernel, axis: int, *, is_divided: bool) -> list[int]:
@@ -397,10 +319,8 @@ def _arguments(
         shape: tuple[str, ...] = ()
         dtype = INTEGERS.get(scalar, "int32")
         if parameter.is_pointer:
-            passed = [buffers[place.allocation] for place in each.values(index)]
-            shapes = {buffer.shape for buffer in passed}
-            shape = passed[0].shape if len(shapes) == 1 else (f"{parameter.name}_size",)
-            dtype = passed[0].dtype
+            shape = (_named(each, f"{parameter.name}_elements"),)
+            dtype = buffers[each.values(index)[0].allocation].dtype
         role = _ROLES[parameter.role] if parameter.is_pointer else "Scalar"
         yield Argument(role, parameter.name, shape, precision, "" if precision else dtype)
     for name in each.offsets:
@@ -433,12 +353,11 @@ def _buffers(known: _Known, launched: Iterable[LaunchedKernel]) -> dict[int, Ado
         memory = _common_memory([other for _, other in passed])
         scalar, components = memory.numbers[0], memory.components
         elements = known.capture.allocations[allocation].bytes // bytes_of(scalar) // components
-        count = known.numbers.text(elements_of(name), [elements], known.expression(elements))
         found[allocation] = AdoptedBuffer(
             allocation,
             name,
             scalar,
-            (count, *([str(components)] if components > 1 else [])),
+            (str(elements), *([str(components)] if components > 1 else [])),
             elements * components,
             known.precision(each, parameter) if scalar in PRECISIONS else "",
             INTEGERS.get(scalar, ""),
@@ -488,40 +407,18 @@ def _results(
     known: _Known, launched: Iterable[LaunchedKernel], buffers: Mapping[int, AdoptedBuffer]
 ) -> dict[int, dict[int, NDArray[Any]]]:
     """Return what the outputs are at the end: what the program copied back, or else what kernels wrote."""
-    places = [(copy.source, copy.contents) for copy in known.capture.outputs]
-    if not places:
+    if known.capture.copies_nothing:
         known.notes.append("the program copies nothing back: what its kernels wrote is compared")
-        for launch in known.capture.launches():
-            places += ((Place(number, 0), launch.after[number]) for number in launch.changed)
     found: dict[int, dict[int, NDArray[Any]]] = {}
-    left = _left_by_launches(known.capture)
-    for place, key in places:
-        if place is None or place.allocation not in buffers:
+    for copy in known.capture.outputs:
+        if copy.source is None or copy.source.allocation not in buffers:
             continue
-        buffer, pieces = buffers[place.allocation], found.setdefault(place.allocation, {})
-        is_whole = key is not None and known.capture.contents(key).size == buffer.bytes
-        if is_whole and left.get(place.allocation, key) != key:
-            key = left[place.allocation]
-            known.notes.append(
-                f"the host changes {buffer.name} after the last kernel or parallel loop that does: what that left is "
-                "compared"
-            )
-        if key is not None:
-            values = known.capture.contents(key)[: buffer.bytes - place.offset]
-            pieces[place.offset // buffer.stored.itemsize] = _numbers_in(values, buffer.stored)
+        buffer, pieces = buffers[copy.source.allocation], found.setdefault(copy.source.allocation, {})
+        if copy.contents is not None:
+            values = known.capture.contents(copy.contents)[: buffer.bytes - copy.source.offset]
+            pieces[copy.source.offset // buffer.stored.itemsize] = _numbers_in(values, buffer.stored)
     seen = _seen(known, launched) if known.program.originals else set(found)
     return {number: pieces for number, pieces in found.items() if number in seen} or found
-
-
-def _left_by_launches(capture: Capture) -> dict[int, int]:
-    """Return for memory that the host shares the key of what the last launch left there that it was passed to."""
-    found: dict[int, int] = {}
-    for launch in capture.launches():
-        for id in found.keys() & {each.allocation for each in launch.arguments if isinstance(each, Place)}:
-            del found[id]  # unless its data were kept
-        kept = {id: key for id, key in launch.after.items() if key is not None}
-        found |= {id: key for id, key in kept.items() if capture.allocations[id].kind in ("managed", "mapped", "host")}
-    return found
 
 
 def _numbers_in(data: NDArray[np.uint8], type: np.dtype[Any]) -> NDArray[Any]:
@@ -595,26 +492,30 @@ def _fields_of(known: _Known, buffer: AdoptedBuffer, structs: Memory) -> Iterato
 # -- what is given, and changed --------------------------------------------------------------------
 
 
-def _given_and_written(capture: Capture, launched: Iterable[LaunchedKernel]) -> tuple[set[int], set[int]]:
-    """Return the memory that the program writes to before kernels use it, and that which is written to after that."""
-    is_written: dict[int, bool] = {}
-    for each in launched:
-        for index, parameter in each.pointers:
-            for place in each.values(index):
-                is_written[place.allocation] = is_written.get(place.allocation, False) or parameter.role != "in"
+def _given_and_computed(capture: Capture, launched: Iterable[LaunchedKernel]) -> tuple[set[int], set[int]]:
+    """Return the memory written by the program before kernels use it, and what kernels compute, with copies of it."""
+    uses = [
+        (place.allocation, parameter.role)
+        for each in launched
+        for index, parameter in each.pointers
+        for place in each.values(index)
+    ]
+    computed = {number for number, role in uses if role != "in"}
     used, given = set[int](), set[int]()
-    written = {number for number, is_written_to in is_written.items() if is_written_to}
     for operation in capture.operations():
         match operation:
-            case Launch(arguments=arguments):
-                used |= {value.allocation for value in arguments if isinstance(value, Place)}
+            case Launch():
+                used |= operation.allocations
             case Fill(target=Place(number)) | Copy(kind="to_device", target=Place(number)):
-                (written if number in used else given).add(number)
+                if number not in used:
+                    given.add(number)
+                elif capture.allocations[number].kind == "device":
+                    computed.add(number)
             case Copy(kind="on_device", target=Place(number)):
-                written.add(number)
+                computed.add(number)
             case _:
                 pass
-    return given, written
+    return given, computed
 
 
 def _draws(
@@ -622,7 +523,6 @@ def _draws(
     buffers: Collection[AdoptedBuffer],
     symbols: Iterable[Allocation],
     kernels: Iterable[AdoptedKernel],
-    wanted: Draws | None,
 ) -> Draws:
     """Return what is changed for fresh inputs before the program sees a result.
 
@@ -630,30 +530,22 @@ def _draws(
     """
     floating = {each.allocation for each in buffers if each.has_numbers}
     floating |= {each.id for each in symbols if known.symbol(each)[1]}
-    draws = wanted or Draws()
     for operation in known.capture.operations():
         match operation:
             case Copy(host=host) if host == FOR_KERNEL:
                 pass
             case Copy(kind="to_host"):
                 break
-            case Copy(kind="to_device", target=Place(number), contents=key) if number in floating:
-                if key is None or known.capture.contents(key).any():
-                    return draws
+            case Copy(kind="to_device", target=Place(number), is_zero=False) if number in floating:
+                return Draws()
             case _:
                 pass
     has_numbers = any(
         isinstance(value, float) for each in kernels for one in each.launched.launches for value in one.arguments
     )
-    return dataclasses.replace(draws, of="numbers") if has_numbers else Draws("nothing", 0.0)
+    return Draws("numbers") if has_numbers else Draws("nothing", 0.0)
 
 
 def _looks_early(capture: Capture) -> bool:
     """Whether the host reads results of one place that change; programs that measure themselves read the same again."""
     return any(copy.digest != copies[-1].digest for copies in capture.taken_back.values() for copy in copies)
-
-
-def _varying(each: LaunchedKernel, numbers: Numbers) -> list[str]:
-    """Return the numbers of a kernel's geometry that differ from launch to launch, by name."""
-    seen = [each.geometry(launch) for launch in {id(launch): launch for launch in each.launches}.values()]
-    return [n for n in seen[0] if len({one[n] for one in seen}) > 1 or numbers.is_given(f"{each.name} {n}")]

@@ -47,7 +47,8 @@ class Argument:
     @property
     def declared(self) -> str:
         """The text of its declaration."""
-        axes = [str(self.shape)] if isinstance(self.shape, int) else [f'"{axis}"' for axis in self.shape]
+        given = (str(self.shape),) if isinstance(self.shape, int) else self.shape
+        axes = [axis if axis.isdigit() else f'"{axis}"' for axis in given]
         shape = f", ({', '.join(axes)})" if len(axes) > 1 else "".join(f", {axis}" for axis in axes)
         type_of_it = f'precision="{self.precision}"' if self.precision else f'dtype="{self.dtype}"'
         return f'{self.role}("{self.name}"{shape}, {type_of_it})'
@@ -121,7 +122,7 @@ class AdoptedBuffer:
 
     @property
     def metric(self) -> str:
-        """How it is compared unless the user says it: NRMSE divides by a mean, which either sign makes small."""
+        """How it is compared by default: NRMSE divides by a mean, which either sign makes small."""
         values = self._results_apart()
         is_apart = self.is_apart
         one = SIGNED if any(map(_has_signs, values if is_apart else [np.concatenate(values)])) else UNSIGNED
@@ -184,12 +185,16 @@ class Geometry:
         constraints: that what is chosen has to meet.
         grid: blocks along each axis.
         block: threads of a block along each axis.
+        shared_bytes: of dynamic shared memory; "" for none.
+        extents: the sizes that only a launch has: what each is of the launch, by name.
     """
 
     choices: Mapping[str, Sequence[int]]
     constraints: tuple[str, ...]
     grid: tuple[str, ...]
     block: tuple[str, ...]
+    shared_bytes: str
+    extents: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +207,7 @@ class AdoptedKernel:
         precisions: its precision parameters.
         arguments: as they are declared.
         geometry: how it is launched.
-        shared_bytes: of dynamic shared memory, as an expression.
+        most_in_block: threads of a block at most; 0 for any number.
     """
 
     launched: LaunchedKernel
@@ -210,7 +215,7 @@ class AdoptedKernel:
     precisions: tuple[str, ...]
     arguments: tuple[Argument, ...]
     geometry: Geometry
-    shared_bytes: str
+    most_in_block: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,28 +241,24 @@ class Findings:
         buffers: of the application.
         parameters: its precision parameters.
         kept: the type classes that keep their type.
-        sizes: by name, those that are arguments of the program first.
-        varying: the numbers of each kernel's geometry that differ from launch to launch.
+        sizes: the arguments of the program that are sizes: place and value, by name.
         launch_at: the name and the launch of each that is different, by its index in the capture.
         progress: the names of buffers that only tell the host how far a loop has come, which are no outputs.
         draws: what is changed for fresh inputs.
         looks_early: whether the host reads results that change later, by which it may decide what to launch.
         notes: what a user should know.
-        layout: what runs of the program at other sizes have to have in common with this one.
     """
 
     kernels: Mapping[str, AdoptedKernel]
     buffers: tuple[AdoptedBuffer, ...]
     parameters: tuple[AdoptedParameter, ...]
     kept: tuple[TypeClass, ...]
-    sizes: Mapping[str, int]
-    varying: Mapping[str, tuple[str, ...]]
+    sizes: Mapping[str, tuple[int, int]]
     launch_at: Mapping[int, tuple[str, KernelLaunch]]
     progress: tuple[str, ...]
     draws: Draws
     looks_early: bool
     notes: tuple[str, ...]
-    layout: str
 
     @property
     def zeros(self) -> tuple[str, ...]:

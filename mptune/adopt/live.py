@@ -1,20 +1,25 @@
-"""The steps of an application that run the program itself: its host part as it stands, its kernels in tunable types.
+"""An application whose steps run the program itself: its host part as it stands, its kernels in tunable types.
 
 The program is a process of its own. Where it would call CUDA's runtime, the recorder tells this process each operation
 (``files/layer/mptune_layer/recorder.cpp``), which does it on buffers of the configuration's types: so the host computes
 with what the kernels really gave, and a loop until convergence takes as many turns as it takes.
+
+At another size of the problem the program runs with another argument. Its allocations, launches and copies are those of
+that run: nothing is computed from a formula.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 import re
 import socket
 import struct
 import subprocess
 import tempfile
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,16 +40,20 @@ from mptune.adopt.capture import (
     Release,
     Scalar,
     Structure,
+    capture,
     operation,
 )
+from mptune.adopt.running import Built, named
 from mptune.backends.processes import Child, in_words
 from mptune.errors import KernelError
+from mptune.kernel import Application, Argument, Sizes
 
 if TYPE_CHECKING:
     from mptune.measure.program import Steps
 
 #: Beside a definition: its program, and how the operations of that become calls of its kernels.
 LIVE: Final = "live.json"
+SHARED: Final = "shared_bytes"
 _NUMBER: Final = struct.Struct("=I")
 
 
@@ -94,8 +103,8 @@ class Launched:
         offsets: of pointers that may point into a buffer, the bytes of an element, by name.
         constants: the variables in the device's memory that it uses, by allocation.
         read: those of them that it may write to, by name.
-        varying: the numbers of its geometry that a call is given, by name.
-        geometry: the others, as they are at the definition's own sizes.
+        extents: the numbers of a launch's shape that a call is given: by name in the definition that of the launch.
+        most_in_block: threads of a block at most; 0 for any number.
     """
 
     kernel: str
@@ -103,8 +112,8 @@ class Launched:
     offsets: Mapping[str, int]
     constants: Mapping[int, str]
     read: tuple[str, ...]
-    varying: tuple[str, ...]
-    geometry: Mapping[str, int]
+    extents: Mapping[str, str]
+    most_in_block: int
 
 
 class Live:
@@ -112,6 +121,10 @@ class Live:
 
     Args:
         folder: of the definition.
+
+    Attributes:
+        draws: what a draw changes: "data", "numbers" or "nothing" (:class:`~mptune.adopt.findings.Draws`), and the
+            largest change of a number, as a share of it.
 
     Raises:
         KernelError: the table in the folder is damaged, or of another version.
@@ -125,9 +138,11 @@ class Live:
             raise KernelError(f"{folder / LIVE} cannot be used: {error!r}; adopt the program again") from None
 
     def _take(self, said: Mapping[str, Any]) -> None:
-        self._program, self._positions, self._sizes = said["program"], said["size_arguments"], said["sizes"]
-        #: By allocation: the name of the buffer, or of the variable in the device's memory, and the program's own type.
-        self._buffers = {int(id): (name, np.dtype(kind)) for id, (name, kind) in said["buffers"].items()}
+        self._program = said["program"]
+        #: Of each size its argument, from 1, and its value in the program's own run.
+        self._sizes: Mapping[str, tuple[int, int]] = said["sizes"]
+        #: By allocation: the name of the buffer, the program's own type, and the bytes of an element.
+        self._buffers = {int(id): (name, np.dtype(kind)) for id, (name, kind, _) in said["buffers"].items()}
         self._constants = {int(id): np.zeros(size, kind) for id, (size, kind) in said["constants"].items()}
         #: The types of structs in memory, by allocation.
         self._records = {int(id): np.dtype(record) for id, record in said["records"].items()}
@@ -138,55 +153,78 @@ class Live:
                 each["offsets"],
                 {int(id): name for id, name in each["constants"].items()},
                 tuple(each["read"]),
-                tuple(each["varying"]),
-                each["geometry"],
+                each["extents"],
+                each["most_in_block"],
             )
             for where, each in said["launches"].items()
         }
         #: By output, its parts: where they are on the host at the end, and where in memory they begin, in bytes.
         #: Of structs a field.
         self._answers: Mapping[str, list[tuple[int, int, int, str]]] = said["answers"]
-        self._draws, self._by = said["draws"]
+        #: The allocation of each buffer, and the bytes of an element.
+        self._elements: dict[str, tuple[int, int]] = {
+            name: (int(id), size) for id, (name, _, size) in said["buffers"].items()
+        }
+        for name, ((_, id, _, field), *_) in self._answers.items():
+            if field:
+                self._elements[name] = id, self._records[id].itemsize
+        self.draws: tuple[str, float] = tuple(said["draws"])
         #: Whether an exit code is an error: otherwise the program checks nothing but its answer, as trials do.
         self._has_exit_code = said["has_exit_code"]
+        self._copies_nothing = said["copies_nothing"]
 
     def __call__(self, run: Steps, size: Mapping[str, int]) -> None:
         """Run the program, its kernels by ``run``."""
-        for name, value in size.items():
-            if value != self._sizes[name] and name not in self._positions:
-                places = ", ".join(f"{size} (argument {place})" for size, place in self._positions.items())
-                raise KernelError(
-                    f"size {name} is {self._sizes[name]} in the program itself; "
-                    + (f"these are its arguments: {places}" if places else "none of its sizes is an argument")
-                )
         while not self._has_run(run, size):
             pass
+
+    def inputs(self, rng: np.random.Generator, _: Mapping[str, int]) -> dict[str, int]:
+        """Return the number of a draw: 0 for the program's own data, and for all draws where nothing is changed."""
+        is_own = self.draws[0] == "nothing" or not cast(Any, rng.bit_generator.seed_seq).spawn_key
+        return {"draw": 0 if is_own else int(rng.integers(1, 1 << 31))}
+
+    def elements(self, buffer: str, size: Mapping[str, int]) -> int | None:
+        """Return how many elements a buffer has at other sizes than the program's own; None at these.
+
+        Raises:
+            ProgramError: the program cannot run at these sizes.
+            KernelError: it does not allocate the buffer at these sizes.
+        """
+        if all(size[name] == own for name, (_, own) in self._sizes.items()):
+            return None
+        id, element_bytes = self._elements[buffer]
+        allocated = _allocations(self._folder, tuple(self._arguments(size)), tuple(self._program["refused"]))
+        if id not in allocated:
+            raise KernelError(f"at {dict(size)} the program does not allocate {buffer}, as it does at its own sizes")
+        return allocated[id] // element_bytes
+
+    def _arguments(self, size: Mapping[str, int]) -> list[str]:
+        return with_sizes(self._program["arguments"], {place: size[name] for name, (place, _) in self._sizes.items()})
 
     def _has_run(self, run: Steps, size: Mapping[str, int]) -> bool:
         """Run the program; return False if it began with wrong values of variables, which are known now."""
         given = self._program
-        arguments = with_sizes(given["arguments"], {place: size[name] for name, place in self._positions.items()})
-        kinds = self._buffers, self._constants, self._records
-        draws = (self._draws, self._by) if run.draw else ("nothing", 0.0)
-        turn = _Turn(run, *kinds, self._launched, *draws, is_own_size=dict(size) == self._sizes)
+        draws = self.draws if run.draw else ("nothing", 0.0)
+        turn = _Turn(run, self._buffers, self._constants, self._records, self._launched, *draws)
         with tempfile.TemporaryDirectory(prefix="mptune-") as name:
             work = Path(name)
             program, (ours, theirs) = work / "program", socket.socketpair()
-            program.write_bytes(_image(self._folder))
+            program.write_bytes(_built(self._folder).image)
             program.chmod(0o700)
             environment = {
                 **os.environ,
                 "MPTUNE_LIVE": str(theirs.fileno()),
                 "MPTUNE_CAPTURE": str(work),
                 "MPTUNE_WRITES": str(work),
-                "MPTUNE_OWN": f",{','.join(given['refused'])},",
+                "MPTUNE_LEFT": str(int(self._copies_nothing)),
+                "MPTUNE_OWN": named(given["refused"]),
             }
             run_in = given["run_in"] if Path(given["run_in"]).is_dir() else None
             printed = work / "printed"
             with ours, printed.open("wb") as out:
                 with theirs:
                     child = Child(
-                        [str(program), *arguments],
+                        [str(program), *self._arguments(size)],
                         env=environment,
                         cwd=run_in,
                         stdout=out,
@@ -203,11 +241,21 @@ class Live:
             # (Its check may be one of its own data.)
             if code < 0 or (code > 0 and self._has_exit_code and not run.draw):
                 lines = printed.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-                last = f"; the last it printed: {lines[-1][:200]}" if lines else ""
+                last = f"; the last it printed: {textwrap.shorten(lines[-1], 200, placeholder=' ...')}" if lines else ""
                 raise KernelError(f"the program {in_words(code)}{last}")
         if not run.draw:
             run.record(exit_code=code)
         return True
+
+
+class AdoptedApplication(Application):
+    """An application whose steps are :class:`Live`, which know the extents of its buffers at other sizes."""
+
+    def shape_of(self, argument: Argument, sizes: Sizes) -> tuple[int, ...]:
+        """Return the shape of a buffer at these sizes."""
+        own = super().shape_of(argument, sizes)
+        elements = cast(Live, self.steps).elements(argument.name, sizes) if own else None
+        return own if elements is None else (elements, *own[1:])
 
 
 class _Turn:
@@ -222,13 +270,10 @@ class _Turn:
         launched: Mapping[str, Launched],
         draws: str,
         by: float,
-        *,
-        is_own_size: bool,
     ) -> None:
         self._run, self._buffers, self._launched = run, buffers, launched
         self._draws, self._by = draws, by
         self._records = records
-        self._is_own_size = is_own_size
         #: Memory that no kernel is given, by allocation.
         self._others: dict[int, NDArray[np.uint8]] = {}
         self._initial = constants
@@ -279,8 +324,6 @@ class _Turn:
             for host, id, offset, field in parts:
                 kind = self._records[id] if field else self._buffers[id][1]
                 values = self._from.get((id, offset)) if host < 0 else self._on_host.get(host)
-                if values is None and not self._from:  # it copies nothing back
-                    values = self._to_host(id, 0, self._run.read(self._buffers[id][0]).size * kind.itemsize)
                 if values is not None:
                     whole = _whole(values.view(np.uint8), kind)
                     numbers = np.ascontiguousarray(whole[field] if field else whole)
@@ -329,11 +372,19 @@ class _Turn:
                     )
             else:
                 given[each.name] = self._near(value)
-        geometry = _geometry_of(launch)
-        given |= {name: geometry[name] for name in launched.varying}
-        for name, value in launched.geometry.items() if self._is_own_size else ():
-            if geometry[name] != value:
-                raise KernelError(f"{launch.kernel} is launched with {name} {geometry[name]}, which was {value} before")
+        shape = _shape_of(launch)
+        given |= {name: shape[key] for name, key in launched.extents.items()}
+        axes = {key[-1] for key in launched.extents.values()}
+        fixed = {f"threads_{axis}": 1 for axis in "xyz" if axis not in axes}
+        fixed |= {} if SHARED in launched.extents.values() else {SHARED: 0}
+        for key, own in fixed.items():
+            if shape[key] != own:
+                raise KernelError(f"{launch.kernel} is launched with {key} {shape[key]}, which was {own} when adopted")
+        if 0 < launched.most_in_block < math.prod(launch.block):
+            raise KernelError(
+                f"{launch.kernel} is launched with blocks of {math.prod(launch.block)} threads: adopt the program at "
+                f"these sizes, as it had at most {launched.most_in_block}"
+            )
         return launched, given
 
     def _near(self, number: float) -> float:
@@ -381,12 +432,12 @@ class _Turn:
             return values.astype(kind).view(np.uint8)[:size]
 
 
-def _geometry_of(launch: Launch) -> dict[str, int]:
+def _shape_of(launch: Launch) -> dict[str, int]:
     """Return threads, grid, block and shared memory of a launch, by name."""
     threads = [blocks * width for blocks, width in zip(launch.grid, launch.block, strict=True)]
     extents = {"threads": threads, "grid": launch.grid, "block": launch.block}
     named = {f"{what}_{axis}": n for what, found in extents.items() for axis, n in zip("xyz", found, strict=True)}
-    return {**named, "shared_bytes": launch.shared_bytes}
+    return {**named, SHARED: launch.shared_bytes}
 
 
 def _whole(data: NDArray[np.uint8], kind: np.dtype[Any]) -> NDArray[Any]:
@@ -436,8 +487,26 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 @functools.cache
-def _image(folder: Path) -> bytes:
-    """Return the executable of an adopted program, compiled from its sources in the folder.
+def _allocations(folder: Path, arguments: tuple[str, ...], refused: tuple[str, ...]) -> Mapping[int, int]:
+    """Return the bytes of each allocation in a run of an adopted program with other arguments."""
+    given = _record(folder)["program"]
+    run_in = Path(given["run_in"])
+    with tempfile.TemporaryDirectory(prefix="mptune-") as name:
+        found = capture(
+            _built(folder),
+            arguments,
+            Path(name),
+            run_in=run_in if run_in.is_dir() else None,
+            is_repeated=False,
+            may_fail=True,
+            own=refused,
+        )
+        return {id: each.bytes for id, each in found.allocations.items()}
+
+
+@functools.cache
+def _built(folder: Path) -> Built:
+    """Return an adopted program, compiled from its sources in the folder.
 
     Raises:
         ProgramError: it does not compile.
@@ -456,5 +525,6 @@ def _image(folder: Path) -> bytes:
     sources, includes = ([kept(Path(path)) for path in given[what]] for what in ("sources", "includes"))
     program = read(sources, given["defines"], includes, given["kernels"])
     has_loops = bool(program.originals)
-    files = files_in_phases(program)
-    return build(program.sources, files, program.defines, program.includes, gives_host_memory=has_loops).image
+    return build(
+        program.sources, files_in_phases(program), program.defines, program.includes, gives_host_memory=has_loops
+    )

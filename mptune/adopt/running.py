@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -393,10 +394,11 @@ def run(
     writes: Path,
     record: Path | None = None,
     plan: Sequence[int] | None = None,
+    own: Iterable[str] = (),
+    keeps_left: bool = False,
     folder: Path | None = None,
     time_limit_s: float = 300.0,
     memory_limit_bytes: int | None = None,
-    capture_limit_bytes: int = 1 << 29,
     may_fail: bool = False,
     backwards: bool = False,
 ) -> Ran:
@@ -407,11 +409,12 @@ def run(
         arguments: of its command line.
         writes: an empty folder for the files it writes; what it opens there by its own names is found again.
         record: an empty folder for the record of what it does on the device (see :mod:`mptune.adopt.capture`).
-        plan: the operations whose data are recorded, too, by number; None for no data at all.
+        plan: the copies to the host whose data are recorded, too, by number; None for no data at all.
+        own: the kernels that count as part of the host in the record, by name.
+        keeps_left: whether what is left in memory of the device is recorded as copies to the host.
         folder: where it runs; by default where this process does.
         time_limit_s: how long it may run.
         memory_limit_bytes: how much memory it may use; by default what is left here, less a tenth.
-        capture_limit_bytes: of the data in the record.
         may_fail: whether it may exit with another code than 0, as a program does that finds its results wrong.
         backwards: whether the threads of its kernels run from the last to the first, where they wait for no other.
 
@@ -431,7 +434,7 @@ def run(
         environment.pop("MPTUNE_CAPTURE_PLAN", None)
         environment["MPTUNE_BACKWARDS"] = str(int(backwards))
         ended = record if record is not None else work
-        environment |= {"MPTUNE_CAPTURE": str(ended), "MPTUNE_CAPTURE_BYTES": str(capture_limit_bytes)}
+        environment |= {"MPTUNE_CAPTURE": str(ended), "MPTUNE_LEFT": str(int(keeps_left)), "MPTUNE_OWN": named(own)}
         if plan is not None:
             (work / "plan").write_text("\n".join(map(str, plan)))
             environment["MPTUNE_CAPTURE_PLAN"] = str(work / "plan")
@@ -461,11 +464,16 @@ def run(
             f" in {said['kernel']}, launched at {Path(said['file']).name}:{said['line']}" if "kernel" in said else ""
         )
         last = next((line.strip() for line in reversed((printed + "\n" + complaints).splitlines()) if line.strip()), "")
-        told = f"; the last it printed: {last[:200]}" if last else ""
+        told = f"; the last it printed: {textwrap.shorten(last, 200, placeholder=' ...')}" if last else ""
         with_arguments = f" with arguments {' '.join(arguments)}" if arguments else " without arguments"
         raise ProgramError(f"{built.name}, run{with_arguments}, {how_it_ended(code)}{where}{told}")
     files = {asked: Path(real) for asked, real in said.get("files", {}).items() if Path(real).is_file()}
     return Ran(printed, complaints, seconds, files, said, code)
+
+
+def named(kernels: Iterable[str]) -> str:
+    """Return names of kernels as the recorder takes them."""
+    return f",{','.join(kernels)},"
 
 
 def stopwatch() -> Callable[[], float]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from mptune.adopt.classes import Choice, Literal, TypeClass, TypeClasses, TypeSlot
-from mptune.adopt.indices import unsigned_indices
 from mptune.adopt.parsing import Edits, Extent, TemplateArgument
 from mptune.adopt.phases import in_phases, in_templates
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
@@ -26,8 +25,6 @@ from mptune.precision import ARITHMETIC
 POLICY: Final = "policy"
 #: The parameter that says how many neighbours a GPU's thread does at once.
 VECTOR_WIDTH: Final = "vector_width"
-#: Why unsigned indices are not computed in 64 bits on the host.
-KEEPS_UNSIGNED: Final = "Unsigned indices stay in 32 bits, where they wrap: in 64 bits the answer is not the program's."
 #: Around what is an expression of the template, until the program's own braces are escaped.
 _OPEN, _CLOSE = "\x01", "\x02"
 #: What the program's text has that would mean something in a template.
@@ -158,8 +155,8 @@ def template(
         classes: the program's.
         parameter_of: the precision parameter of each class that has one, by the class's name.
         offsets: its pointers that are not always at the start of a buffer: ``NAME_offset`` says where.
-        threads: how many threads there are along each axis, as expressions over sizes, where a thread may do the work
-            of several (``per_thread``); empty where it may not.
+        threads: the names of how many threads there are along each axis, where a thread may do the work of several
+            (``per_thread``); empty where it may not.
         in_block: how many threads a block has at most; 0 if that is not known.
         nulls: its pointers that are always null, or that it does not use, which it is not passed.
         apart: its pointers to memory that it does not write to by another name, by the names under which a template is
@@ -210,8 +207,7 @@ def template(
     constants += _given(program.defines, used)
     parts = ["\n".join(constants), *needs, *(["IN_PHASES();"] if phases else []), *kernels]
     text = _in_words_of_templates("\n\n".join(part for part in parts if part), program, kernel, symbols)
-    wraps = f"// {KEEPS_UNSIGNED}\n" if edited.keeps_unsigned else ""
-    text = f"// {kernel.label}, adopted from {kernel.extent}\n{wraps}\n{_escaped(text)}\n"
+    text = f"// {kernel.label}, adopted from {kernel.extent}\n\n{_escaped(text)}\n"
     is_tiled, unrolls = tile is not None, tile is not None and tile.unrolls
     has_vectors = vectors is not None
     return Template(function, text, frozenset(edited.used), edited.has_policy, is_tiled, unrolls, has_vectors)
@@ -307,7 +303,7 @@ def _condition_of(function: str, passed: Mapping[str, str], condition: str) -> l
 
 def _extents(threads: Sequence[str]) -> str:
     """Return how many threads there are along each of three axes."""
-    return ", ".join(text if text.isdigit() else f"{_OPEN}{text}{_CLOSE}" for text in [*threads, "1", "1"][:3])
+    return ", ".join([*(f"{_OPEN}{name}{_CLOSE}" for name in threads), "1", "1"][:3])
 
 
 def _in_words_of_templates(text: str, program: Program, kernel: Kernel, symbols: Collection[str]) -> str:
@@ -416,7 +412,6 @@ class _Edited:
     Attributes:
         used: the precision parameters in the pieces.
         has_policy: whether mathematical functions are called by policy in them.
-        keeps_unsigned: whether unsigned indices in them are meant to wrap.
     """
 
     def __init__(
@@ -432,7 +427,7 @@ class _Edited:
         self._filled = filled
         self._symbols = symbols
         self.used: set[str] = set()
-        self.has_policy = self.keeps_unsigned = False
+        self.has_policy = False
         variables = [need.extent for kernel in program.kernels for need in kernel.needs if need.kind == "variable"]
         #: Classes of constants outside functions, which stay what they are: where they are used they get another type,
         #: since device compilers take no constant of a type of 16 bits.
@@ -518,16 +513,6 @@ class _Edited:
                 self._choose(edits, choice)
         for instantiated in calls:
             edits.replace(instantiated.extent, _identifier(instantiated.label))
-        for function in (function for unit in self._program.units for function in unit.functions):
-            if function.is_device and is_in(function.body, function.label):
-                indices = unsigned_indices(function, self._program.text)
-                if self._classes.keeps_unsigned:
-                    self.keeps_unsigned = self.keeps_unsigned or bool(indices.types or indices.terms)
-                    continue
-                for written in indices.types:
-                    edits.replace(written, "mp::unsigned_index")
-                for written in indices.terms:
-                    edits.surround(written, "mp::as_index(", ")")
         return edits
 
     def _choose(self, edits: Edits, choice: Choice) -> None:

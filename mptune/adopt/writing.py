@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import keyword
+import math
 import os
 import re
 import shutil
@@ -63,10 +65,9 @@ def write(
     capture: Capture,
     folder: Path,
     given: Mapping[str, Any],
+    sizes: FoundSizes,
     *,
     metric: str | None = None,
-    sizes: FoundSizes | None = None,
-    draws: Draws | None = None,
 ) -> Adopted:
     """Write what a program became to a folder, which ``mptune tune`` then takes.
 
@@ -77,34 +78,37 @@ def write(
         capture: what it did in a run.
         folder: is made, or what an earlier call wrote there is replaced.
         given: how the program is read, compiled and run.
+        sizes: the sizes that are its arguments.
         metric: how the outputs are compared.
-        sizes: the sizes that are its arguments, if that was found out.
-        draws: what is changed for fresh inputs if it can be; by default what the program copies to the device.
 
     Raises:
         ProgramError: what it did cannot be adopted, or there is nothing to tune.
     """
-    sizes = sizes or FoundSizes({}, None, ())
-    found = find(program, classes, parameter_of, capture, sizes.numbers, draws)
+    found = find(program, classes, parameter_of, capture, sizes)
     name = name_of(folder.name)
-    live = {"program": given, "size_arguments": dict(sizes.positions), "sizes": dict(found.sizes)}
     texts = {f"{kernel}.cu.j2": each.template.text for kernel, each in found.kernels.items()}
     texts[f"{name}.py"] = _definition(name, found, program, capture.arguments, metric)
-    texts[LIVE] = json.dumps({**live, **_live(found, capture)}, indent=2) + "\n"
+    texts[LIVE] = json.dumps({"program": given, **_table(found, capture)}, indent=2) + "\n"
     folder.mkdir(parents=True, exist_ok=True)
     for name_of_file, text in texts.items():
         (folder / name_of_file).write_text(text, encoding="utf-8")
-    sources = folder / "program"
-    shutil.rmtree(sources, ignore_errors=True)
     root = common_folder([file.path for file in program.files])
     for file in program.files:
-        target = sources / file.path.relative_to(root)
+        target = folder / "program" / file.path.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file.path, target)
     return Adopted(name, folder, found, tuple(_caveats(capture, found)))
 
 
-def _live(found: Findings, capture: Capture) -> dict[str, Any]:
+def set_draws(made: Adopted, draws: Draws) -> Adopted:
+    """Return what was written with what a draw changes."""
+    table = json.loads((made.folder / LIVE).read_text(encoding="utf-8"))
+    text = json.dumps({**table, "draws": [draws.of, draws.by]}, indent=2) + "\n"
+    (made.folder / LIVE).write_text(text, encoding="utf-8")
+    return dataclasses.replace(made, found=dataclasses.replace(made.found, draws=draws))
+
+
+def _table(found: Findings, capture: Capture) -> dict[str, Any]:
     """Return how operations of the program become calls (:mod:`mptune.adopt.live`)."""
     constants: dict[int, tuple[str, int, str]] = {}
     for argument in (each for kernel in found.kernels.values() for each in kernel.arguments):
@@ -128,20 +132,22 @@ def _live(found: Findings, capture: Capture) -> dict[str, Any]:
             },
             "constants": {id: name for id, (name, _, _) in constants.items() if name in own},
             "read": [need.name for need in kernel.launched.kernel.needs if need.kind == "device" and need.name in own],
-            "varying": found.varying[name],
-            "geometry": {
-                name: value
-                for name, value in kernel.launched.geometry(found.launch_at[index][1]).items()
-                if name not in found.varying[kernel.launched.name]
-            },
+            "extents": dict(kernel.geometry.extents),
+            "most_in_block": kernel.most_in_block,
         }
+    buffers = [each for each in found.buffers if each.field_of is None]
     return {
+        "sizes": dict(found.sizes),
         "draws": [found.draws.of, found.draws.by],
         "has_exit_code": found.looks_early,
-        "buffers": {each.allocation: [each.name, each.stored.str] for each in found.buffers if each.field_of is None},
+        "copies_nothing": capture.copies_nothing,
+        "buffers": {
+            each.allocation: [each.name, each.stored.str, math.prod(each.inner_axes) * each.stored.itemsize]
+            for each in buffers
+        },
         "records": {
             each.allocation: record_of(each.structs)
-            for each in found.buffers
+            for each in buffers
             if each.structs is not None and each.structs.fields
         },
         "constants": {id: [size, kind] for id, (_, size, kind) in constants.items()},
@@ -154,8 +160,6 @@ def _answers(buffer: AdoptedBuffer, capture: Capture) -> list[tuple[int, int, in
     """Return where parts of an output are on the host at the end, or -1, where they were in memory, and which field."""
     last = {each.host: each.source for each in capture.operations() if isinstance(each, Copy)}
     field = buffer.field_of[1] if buffer.field_of is not None else ""
-    if not capture.outputs:
-        return [(-1, buffer.allocation, 0, field)]
     return [
         (copy.host if last[copy.host] == copy.source else -1, copy.source.allocation, copy.source.offset, field)
         for copy in capture.outputs
@@ -232,7 +236,6 @@ def _definition(name: str, found: Findings, program: Program, arguments: Sequenc
         "HERE = Path(__file__).parent",
         "# The types, each below what has it in the program.\n" + "\n".join(_parameters(found)),
         *(_kernel(kernel, each) for kernel, each in found.kernels.items()),
-        _ONE_DRAW if found.draws.of == "nothing" else _DRAWS,
         "# A run is one of the program itself, its kernels in the types of the configuration.\nsteps = Live(HERE)",
         _application(name, found, source, metric),
     ]
@@ -241,17 +244,17 @@ def _definition(name: str, found: Findings, program: Program, arguments: Sequenc
 
 def _imports(found: Findings) -> str:
     kernels = found.kernels.values()
-    names = {"Application", "Kernel", "Scalar", "Scratch"}
+    names = {"Kernel", "Scalar", "Scratch"}
     names |= {argument.role for each in kernels for argument in each.arguments}
     names |= {"PrecisionParameter"} if found.parameters else set()
     names |= {"PolicyParameter"} if any(each.template.has_policy for each in kernels) else set()
     names |= {"OrdinalParameter"} if any(each.geometry.choices for each in kernels) else set()
     imports = _wrapped("from mptune import ", sorted(names), "", "")
-    return f"from pathlib import Path\n\n{imports}\nfrom mptune.adopt.live import Live"
+    return f"from pathlib import Path\n\n{imports}\nfrom mptune.adopt.live import AdoptedApplication, Live"
 
 
 def _sizes(found: Findings) -> str:
-    return "{" + ", ".join(f'"{name}": {value}' for name, value in found.sizes.items()) + "}"
+    return "{" + ", ".join(f'"{name}": {value}' for name, (_, value) in found.sizes.items()) + "}"
 
 
 def _parameters(found: Findings) -> Iterator[str]:
@@ -264,7 +267,7 @@ def _kernel(name: str, each: AdoptedKernel) -> str:
     choices = (f'OrdinalParameter("{choice}", {list(values)})' for choice, values in each.geometry.choices.items())
     policy = 'PolicyParameter("policy", ["accurate"])' if each.launched.is_fixed else 'PolicyParameter("policy")'
     parameters = [*each.precisions, *choices, *([policy] if each.template.has_policy else [])]
-    constraints, shared = each.geometry.constraints, each.shared_bytes
+    constraints, shared = each.geometry.constraints, each.geometry.shared_bytes
     lines = [
         f'name="{name}",',
         *([f'function="{each.template.function}",'] if each.template.function != name else []),
@@ -274,7 +277,7 @@ def _kernel(name: str, each: AdoptedKernel) -> str:
         "],",
         f"grid={_strings(each.geometry.grid)},",
         f"block={_strings(each.geometry.block)},",
-        *([f"shared_bytes={shared if shared.isdigit() else _quoted(shared)},"] if shared != "0" else []),
+        *([f"shared_bytes={_quoted(shared)},"] if shared else []),
         *([f"constraints={_strings(constraints)},"] if constraints else []),
         f'template="{name}.cu.j2",',
     ]
@@ -304,7 +307,7 @@ def _application(name: str, found: Findings, source: str, metric: str | None) ->
     shown = _metric(found, metric)
     return "\n".join(
         (
-            "application = Application(",
+            "application = AdoptedApplication(",
             f'    name="{name}",',
             f"    {_wrapped('kernels=', list(found.kernels), '[', '],')}",
             "    buffers=[",
@@ -312,7 +315,7 @@ def _application(name: str, found: Findings, source: str, metric: str | None) ->
             '        Scalar("draw", dtype="int64"),',
             "    ],",
             f'    sizes={{"default": {_sizes(found)}}},',
-            "    inputs=inputs,",
+            "    inputs=steps.inputs,",
             "    steps=steps,",
             '    timed="launches",',
             f"    outputs={_strings(outputs)},",
@@ -322,19 +325,6 @@ def _application(name: str, found: Findings, source: str, metric: str | None) ->
             ")",
         )
     )
-
-
-_DRAWS: Final = '''
-def inputs(rng, size):
-    """Which draw it is: in every one but the first, the numbers are changed that the program gives the device."""
-    is_first = not rng.bit_generator.seed_seq.spawn_key
-    return {"draw": 0 if is_first else int(rng.integers(1, 1 << 31))}
-'''.strip()
-_ONE_DRAW: Final = '''
-def inputs(rng, size):
-    """The program has its own data in every draw: there is nothing to change for fresh inputs."""
-    return {"draw": 0}
-'''.strip()
 
 
 def _in_text(text: str) -> str:

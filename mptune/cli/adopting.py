@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mptune.cli import options
-from mptune.cli.display import counter, echo, print_described, print_error, print_json, print_note
+from mptune.cli.display import counter, echo, print_described, print_error, print_json, print_note, stages
 from mptune.cli.options import option
 from mptune.errors import MptuneError
 from mptune.markup import Description, Table, few_names, number
@@ -47,8 +47,8 @@ def _adopted(given: Mapping[str, Any], output: Path | None) -> dict[str, Any]:
     from mptune.adopt.adopting import AdoptSettings
     from mptune.adopt.adopting import adopt as adopt_program
 
-    with _cleaned_up(), counter("adopting the program") as count:
-        _, document = adopt_program(AdoptSettings(**given), output, on_progress=lambda _: count())
+    with _cleaned_up(), stages() as begin:
+        _, document = adopt_program(AdoptSettings(**given), output, on_progress=begin)
     return document
 
 
@@ -133,12 +133,9 @@ _CHANGED = {
 def _remarks(document: Mapping[str, Any]) -> Iterator[str]:
     draws, zeros = document["draws"], document["zeros"]
     if document["sizes"]:
-        of = {name: f"argument {place}" for name, place in document["size_arguments"].items()}
-        of |= dict.fromkeys(document["computed_sizes"], "computed from arguments")
-        none = "no argument of the program"
-        sizes = ", ".join(f"{name} {value} ({of.get(name, none)})" for name, value in document["sizes"].items())
-        more = "; for other sizes (--size NAME=VALUE) the program runs again" if document["size_arguments"] else ""
-        yield f"sizes: {sizes}{more}"
+        of = document["size_arguments"]
+        sizes = ", ".join(f"{name} {value} (argument {of[name]})" for name, value in document["sizes"].items())
+        yield f"sizes: {sizes}; for other sizes (--size NAME=VALUE) the program runs with another argument"
     changed = f"by up to {100 * draws['by']:g}% " * bool(draws["by"]) + _CHANGED[draws["of"]]
     if draws["of"] == "nothing" and zeros:
         changed += f"; {', '.join(zeros)} {'is' if len(zeros) == 1 else 'are'} all zero"

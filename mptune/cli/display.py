@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -127,6 +128,26 @@ def counter(what: str) -> Iterator[Callable[[], None]]:
     done = itertools.count(1)
     with Console(stderr=True).status(f"{what}: 0") as status:
         yield lambda: status.update(f"{what}: {next(done)}")
+
+
+@contextlib.contextmanager
+def stages() -> Iterator[Callable[[str], None]]:
+    """Yield a function that begins a stage; on a terminal each stage is a line with its seconds."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    stage, began = "", time.monotonic()
+
+    def begin(what: str) -> None:
+        nonlocal stage, began
+        if stage and console.is_terminal:
+            console.print(f"{time.monotonic() - began:7.1f} s  {stage}")
+        stage, began = what, time.monotonic()
+        status.update(what)
+
+    with console.status("") as status:
+        yield begin
+        begin("")
 
 
 def print_described(found: Description) -> None:

@@ -79,6 +79,9 @@ def parse_sizes(kernel: Tunable, texts: Sequence[str]) -> tuple[str, dict[str, i
     presets = [text for text in texts if "=" not in text] or ["default"]
     sizes = _parse_place([text for text in texts if "=" in text])
     for preset in presets:
+        if preset.isdigit() and kernel.sizes and preset not in kernel.sizes:
+            names = ", ".join(kernel.sizes["default"])
+            raise MptuneError(f"--size {preset}: expected NAME={preset}" + (f" with one of {names}" if names else ""))
         kernel.resolve_sizes(preset, sizes)
     if len(presets) > 1:
         raise MptuneError(f"--size: expected one preset, not {', '.join(presets)}")

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from mptune.kernel import Application, Kernel, Role, Sizes, Tunable
 from mptune.kernel.limits import space_on, spread
 from mptune.kernel.regions import over_regions
 from mptune.measure.bench import Ready, metric_names
+from mptune.measure.worker import Limits
 from mptune.observers import ALWAYS_ON, OBSERVERS
 from mptune.results.estimates import METRICS, Counts, estimates
 from mptune.results.metric_expressions import unknown_metric
@@ -41,6 +43,9 @@ from mptune.strategies.bayesian import BayesianStrategy
 from mptune.strategies.model_based.application import ApplicationStrategy
 from mptune.tuning.settings import TuneSettings
 from mptune.tuning.starting import Searched, first_values, sources_of
+
+#: The default limit of a trial of an adopted program, as a multiple of the program's run.
+_PROGRAM_RUNS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,9 @@ class TuningPlan:
             for each in judging(outputs, metric)[output.name]:
                 each.require_regions(output.name, kernel.shape_of(output, sizes))
         objective = settings.goal(threshold)
+        if settings.trial_limits == Limits() and kernel.path:  # a run of an adopted program is one of the whole program
+            own_s = float(adopted_record(kernel.path.parent).get("run_s", 0.0))
+            settings = dataclasses.replace(settings, limits=Limits(run_s=max(Limits().run_s, _PROGRAM_RUNS * own_s)))
         settings = dataclasses.replace(
             settings,
             strategy=chosen_name(settings.strategy, objective),

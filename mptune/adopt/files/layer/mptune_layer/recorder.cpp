@@ -7,16 +7,17 @@
 // What is recorded goes to the folder $MPTUNE_CAPTURE:
 //   operations.jsonl  each operation that differs from all before it, one a line
 //   sequence.bin      the operations as they happened: for each the number of its line (4 bytes)
-//   contents.bin, contents.jsonl   data, each once: offset and length in the file
+//   contents.bin, contents.jsonl   data of copies to the host, each once: offset and length in the file
 //   ended.json        how the record ended, and what kernels took; a program that crashed, or was told to end
 //                     (SIGTERM), leaves "crashed" or "stopped" with the launch it was in
 // With $MPTUNE_LIVE, a socket's number, nothing is kept: each operation is told there, and somebody else does it. A message
 // is the number of the line (4 bytes), behind a new number the line's length (4 bytes) and the line; a copy to the device is
 // followed by its data, and of a copy to the host the data are the answer. The end of the socket is the end of the record.
-// Kernels that $MPTUNE_OWN names, each between commas, run here nevertheless, on what their memory is copied to and from.
-// $MPTUNE_CAPTURE_PLAN names a file with the numbers of operations whose data are wanted, in order; without one no data
-// are kept. $MPTUNE_CAPTURE_BYTES bounds contents.bin. $MPTUNE_WRITES is the folder that files go to which the program
-// writes.
+// Kernels that $MPTUNE_OWN names, each between commas, count as part of the host: their memory is copied to it and back.
+// Memory that host and device share is copied to the host after each launch that is given it.
+// $MPTUNE_CAPTURE_PLAN names a file with the numbers of the copies to the host whose data are kept. With $MPTUNE_LEFT, all
+// memory of the device is copied to the host before it is given back. $MPTUNE_WRITES is the folder for files that the
+// program writes.
 
 #include <ctype.h>
 #include <dlfcn.h>
@@ -29,6 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -94,7 +96,7 @@ struct allocation {
     const char* kind;  // device, managed, mapped, host, symbol
     std::string name;  // of a symbol
     u64 seen;          // hash of what managed memory held when the device was last through with it
-    bool changed;      // by a launch, since the host was last told
+    bool told;         // what was left in it came to the host
     void (*without_padding)(void*, size_t) = nullptr;  // of structs that kernels were given it as
     size_t element_bytes = 0;
 };
@@ -224,7 +226,6 @@ class recorder {
         }
         operations = open_in_folder("operations.jsonl");
         sequence = open_in_folder("sequence.bin");
-        budget = from_environment("MPTUNE_CAPTURE_BYTES", 1ull << 29);
         const char* const plan = getenv("MPTUNE_CAPTURE_PLAN");
         if (plan != nullptr && *plan != 0) {
             if (FILE* const file = fopen(plan, "r")) {
@@ -232,7 +233,6 @@ class recorder {
                 while (fscanf(file, "%llu", &number) == 1) wanted.insert(number);
                 fclose(file);
             }
-            keeps = true;
             data = open_in_folder("contents.bin");
             index = open_in_folder("contents.jsonl");
         }
@@ -242,14 +242,13 @@ class recorder {
     // Whether somebody else does the operations.
     bool is_live() const { return live != nullptr; }
     // Whether the data of the next operation are wanted.
-    bool wants() const { return keeps && wanted.count(count) != 0; }
+    bool wants() const { return wanted.count(count) != 0; }
     // Whether a kernel runs here even if somebody else does the operations.
     bool runs_itself(const char* kernel) const {
         const std::string name = "," + std::string(kernel, strcspn(kernel, "<")) + ",";
         const char* const all = getenv("MPTUNE_OWN");
         return all != nullptr && strstr(all, name.c_str()) != nullptr;
     }
-    bool keeps_inputs() const { return keeps; }
 
     // Notes an operation; a line that was there before is not written again.
     void note(const std::string& line) {
@@ -274,26 +273,15 @@ class recorder {
         fwrite(&at->second, sizeof at->second, 1, sequence);
     }
 
-    // Keeps data, given where they can be read, and returns their key as JSON; null where there is no room, or none are
-    // kept. There is room for what launches held in half of it, for what came to the device in three quarters: the answer
-    // comes last and goes first.
-    template <class Read>
-    std::string keep(size_t bytes, unsigned quarters, Read readable) {
-        if (!keeps) return "null";
-        const void* const start = bytes <= budget ? readable() : nullptr;
-        const digest d = start != nullptr ? digest_of(start, bytes) : digest{};
-        const auto found = start != nullptr ? keys.find(d) : keys.end();
-        if (found != keys.end()) return text("%u", found->second);
-        if (start == nullptr || written + bytes > budget / 4 * quarters || fwrite(start, 1, bytes, data) != bytes) {
-            ++contents_left_out;
-            bytes_left_out += bytes;
-            return "null";
+    // Keeps data and returns their key as JSON.
+    std::string keep(const void* start, size_t bytes) {
+        const auto [at, is_new] = keys.try_emplace(digest_of(start, bytes), static_cast<unsigned>(keys.size()));
+        if (is_new) {
+            fwrite(start, 1, bytes, data);
+            fprintf(index, "{\"offset\": %llu, \"bytes\": %zu}\n", written, bytes);
+            written += bytes;
         }
-        const unsigned key = keys.size();
-        keys.emplace(d, key);
-        fprintf(index, "{\"offset\": %llu, \"bytes\": %zu}\n", written, bytes);
-        written += bytes;
-        return text("%u", key);
+        return text("%u", at->second);
     }
 
     // Data of the operation that was noted last: to whoever does it, or from there.
@@ -323,10 +311,9 @@ class recorder {
         if (FILE* const file = open_in_folder("ended.json")) {
             fprintf(file, "{\"ended\": %s, \"device\": %s, \"operations\": %llu, \"operations_left_out\": %llu, ", quoted(how).c_str(),
                     quoted(device.c_str()).c_str(), count, operations_left_out);
-            static char kernels[1 << 14];
+            static char kernels[1 << 16];
             write_spent(kernels, sizeof kernels);
-            fprintf(file, "\"contents_left_out\": %llu, \"bytes_left_out\": %llu, \"kernels\": %s, \"files\": {",
-                    contents_left_out, bytes_left_out, kernels);
+            fprintf(file, "\"kernels\": %s, \"files\": {", kernels);
             const char* comma = "";
             for (const auto& [asked, real] : files) {
                 fprintf(file, "%s%s: %s", comma, quoted(asked.c_str()).c_str(), quoted(real.c_str()).c_str());
@@ -335,6 +322,11 @@ class recorder {
             fputs("}}\n", file);
             fclose(file);
         }
+    }
+
+    // A fork of the program may have the socket open for longer.
+    void hang_up_in_order() {
+        if (live != nullptr && is_of_this_process()) fflush(live), shutdown(socket_number, SHUT_RDWR);
     }
 
     // For a signal: notes where a program was with nothing but system calls.
@@ -368,11 +360,10 @@ class recorder {
     std::string folder, device;
     FILE *operations = nullptr, *sequence = nullptr, *data = nullptr, *index = nullptr, *live = nullptr;
     int socket_number = -1;
-    bool keeps = false;
     std::set<u64> wanted;
     std::unordered_map<digest, unsigned, digest_hash> lines, keys;
     std::map<std::string, std::string> files;
-    u64 count = 0, written = 0, budget = 0, operations_left_out = 0, contents_left_out = 0, bytes_left_out = 0;
+    u64 count = 0, written = 0, operations_left_out = 0;
     size_t line_bytes = 0;
 };
 
@@ -458,50 +449,44 @@ void see_elements(const argument& a) {
     target->element_bytes = target->without_padding != nullptr ? a.element_bytes : SIZE_MAX;
 }
 
-void note_copy(const char* kind, const std::string& to, const std::string& from, size_t bytes, const std::string& key,
-               const std::string& more = "") {
-    record().note(text("{\"op\": \"copy\", \"kind\": \"%s\", \"to\": %s, \"from\": %s, \"bytes\": %zu, \"contents\": %s%s}", kind,
-                       to.c_str(), from.c_str(), bytes, key.c_str(), more.c_str()));
+void note_copy(const char* kind, const std::string& to, const std::string& from, size_t bytes, const std::string& more = "") {
+    record().note(text("{\"op\": \"copy\", \"kind\": \"%s\", \"to\": %s, \"from\": %s, \"bytes\": %zu%s}", kind, to.c_str(),
+                       from.c_str(), bytes, more.c_str()));
 }
 
 // What the host gave the device: at a place there, from where it can be read.
 void note_copy_to_device(const allocation& target, const void* to, const void* content, size_t bytes) {
     recorder& r = record();
     if (!r.is_on()) return;
-    const std::string key = r.keeps_inputs() ? r.keep(bytes, 3, [=] { return content; }) : "null";
-    note_copy("to_device", place(target, to), "null", bytes, key);
+    const char* const first = static_cast<const char*>(content);
+    const bool is_zero = !r.is_live() && *first == 0 && memcmp(first, first + 1, bytes - 1) == 0;
+    note_copy("to_device", place(target, to), "null", bytes, is_zero ? ", \"zero\": true" : "");
     if (r.is_live()) r.tell(content, bytes);
 }
 
-// The number of a place in the host's memory that something is copied to: in the order in which they come; -1 for memory
-// that is the device's, too.
-int host_place(const void* to, size_t bytes, bool is_shared) {
+// The number of a place in the host's memory that something is copied to: in the order in which they come.
+int host_place(const void* to, size_t bytes) {
     static auto* const known = new std::map<std::pair<const void*, size_t>, int>;
-    return is_shared ? -1 : known->try_emplace({to, bytes}, static_cast<int>(known->size())).first->second;
+    return known->try_emplace({to, bytes}, static_cast<int>(known->size())).first->second;
 }
 
-// What the host took back.
-void note_copy_to_host(const allocation& source, const void* from, void* content, size_t bytes, bool is_for_kernel = false) {
+// What the host took back; -2 in place of a place on the host: for a kernel that is part of the host.
+void note_copy_to_host(const allocation& source, const void* from, void* content, size_t bytes, int at) {
     recorder& r = record();
     if (!r.is_on()) return;
-    // -2: for a kernel that runs here.
-    const int at = is_for_kernel ? -2 : host_place(content, bytes, content == from);
-    const std::string host = text(", \"host\": %d", at);
-    if (r.is_live()) {
-        note_copy("to_host", "null", place(source, from), bytes, "null", host);
-        r.ask(content, bytes);
-        return;
+    std::string more = text(", \"host\": %d", at);
+    if (!r.is_live()) {
+        more += text(", \"digest\": \"%016llx\"", digest_of_fields(source, from, content, bytes));
+        if (r.wants()) more += ", \"contents\": " + r.keep(content, bytes);
     }
-    const std::string key = r.wants() ? r.keep(bytes, 4, [=] { return content; }) : "null";
-    const std::string digest = text(", \"digest\": \"%016llx\"", digest_of_fields(source, from, content, bytes));
-    note_copy("to_host", "null", place(source, from), bytes, key, host + digest);
+    note_copy("to_host", "null", place(source, from), bytes, more);
+    if (r.is_live()) r.ask(content, bytes);
 }
 
-void note_copy_on_device(const allocation& target, const void* to, const allocation& source, const void* from, size_t bytes) {
-    recorder& r = record();
-    if (!r.is_on()) return;
-    const std::string key = r.wants() ? r.keep(bytes, 3, [&] { return readable(target, to, bytes); }) : "null";
-    note_copy("on_device", place(target, to), place(source, from), bytes, key);
+// The same of memory that the host shares.
+void tell_host(allocation& a) {
+    note_copy_to_host(a, a.start, a.start, a.bytes, -1);
+    a.seen = digest_of(a.start, a.bytes).a;
 }
 
 // The host may write memory that it shares with the device whenever no kernel runs; that is a copy to the device.
@@ -516,27 +501,19 @@ void see_writes_of_host() {
     }
 }
 
-void see_writes_of_device() {
-    if (!record().is_on()) return;
-    for (auto& [start, a] : allocations()) {
-        if (!is_shared_with_host(a)) continue;
-        const u64 now = digest_of(a.start, a.bytes).a;
-        a.changed |= now != a.seen;
-        a.seen = now;
+// Memory goes away that the program may never have looked at.
+void tell_left(allocation& a) {
+    if (a.kind[0] != 'd' || a.told || !from_environment("MPTUNE_LEFT", 0)) return;
+    a.told = true;
+    if (const void* const content = readable(a, a.start, a.bytes)) {
+        note_copy_to_host(a, a.start, const_cast<void*>(content), a.bytes, -1);
     }
-}
-
-// What the host can have read of shared memory it may have read only at the end.
-void tell_host(allocation& a) {
-    if (!is_shared_with_host(a) || !a.changed) return;
-    a.changed = false;
-    note_copy_to_host(a, a.start, a.start, a.bytes);
 }
 
 void at_end() {
     if (!record().is_on() || !record().is_of_this_process()) return;  // a fork ends, too
     const held now(turn());
-    for (auto& [start, a] : allocations()) tell_host(a);
+    for (auto& [start, a] : allocations()) tell_left(a);
     record().end("normally");
 }
 
@@ -589,7 +566,7 @@ cudaError_t allocated(cudaError_t error, void** pointer, size_t bytes, const cha
 void forget(void* pointer) {
     const auto found = allocations().find(static_cast<char*>(pointer));
     if (found == allocations().end() || found->second.kind[0] == 's') return;
-    tell_host(found->second);
+    tell_left(found->second);
     record().note(text("{\"op\": \"free\", \"id\": %u}", found->second.id));
     allocations().erase(found);
 }
@@ -603,7 +580,7 @@ allocation* symbol(const char* name, const void* variable, size_t bytes) {
     allocation& kept = allocations()[start] = allocation{next_id++, start, bytes, "symbol", name, 0, false};
     note_allocation(kept);
     if (record().is_live()) {  // no kernel has written to it here
-        note_copy("to_device", place(kept, start), "null", bytes, "null", ", \"host\": -3");
+        note_copy("to_device", place(kept, start), "null", bytes, ", \"host\": -3");
         record().tell(start, bytes);
     }
     return &kept;
@@ -627,12 +604,12 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) 
     const bool is_elsewhere = record().is_live() && (target != nullptr || source != nullptr);
     const cudaError_t error = is_elsewhere ? cudaSuccess : MPTUNE_REAL(cudaMemcpy)(to, from, bytes, kind);
     if (error != cudaSuccess) return error;
-    if (target != nullptr && source != nullptr) note_copy_on_device(*target, to, *source, from, bytes);
+    if (target != nullptr && source != nullptr) note_copy("on_device", place(*target, to), place(*source, from), bytes);
     else if (target != nullptr) note_copy_to_device(*target, to, from, bytes);
-    else if (source != nullptr) note_copy_to_host(*source, from, to, bytes);
-    if (target != nullptr && is_shared_with_host(*target)) {
-        if (record().is_on()) target->seen = digest_of(target->start, target->bytes).a;
-        target->changed |= source != nullptr;
+    else if (source != nullptr) note_copy_to_host(*source, from, to, bytes, host_place(to, bytes));
+    if (target != nullptr && is_shared_with_host(*target) && record().is_on()) {
+        if (source != nullptr) tell_host(*target);
+        else target->seen = digest_of(target->start, target->bytes).a;
     }
     return cudaSuccess;
 }
@@ -661,7 +638,7 @@ cudaError_t fill(void* pointer, int value, size_t bytes) {
     cudaDeviceSynchronize();
     record().note(text("{\"op\": \"fill\", \"to\": %s, \"byte\": %d, \"bytes\": %zu}", place(*target, pointer).c_str(),
                        value & 255, bytes));
-    if (is_shared_with_host(*target)) see_writes_of_device();
+    if (is_shared_with_host(*target) && record().is_on()) tell_host(*target);
     return cudaSuccess;
 }
 
@@ -733,14 +710,6 @@ std::vector<allocation*> reached(const argument* arguments, unsigned count) {
     return {found.begin(), found.end()};
 }
 
-std::string kept(const std::vector<allocation*>& all) {
-    std::string out = "{";
-    for (allocation* const a : all) {
-        out += (out.size() > 1 ? ", " : "") + text("\"%u\": ", a->id) + record().keep(a->bytes, 2, [a] { return readable(*a, a->start, a->bytes); });
-    }
-    return out + "}";
-}
-
 }  // namespace
 
 const char* label(const char* name, const char* const* arguments, unsigned count) {
@@ -771,17 +740,15 @@ void launch(const site& at, const prepared& kernel, const extents& shape) {
         line += "], \"arguments\": [";
         for (unsigned i = 0; i < count; ++i) line += (i > 0 ? ", " : "") + described(arguments[i]);
         line += "]";
-        if (r.wants()) {
-            touched = reached(arguments, count);
-            line += ", \"before\": " + kept(touched);
-        }
     }
-    const bool is_own = r.is_live() && r.runs_itself(at.kernel);
+    const bool is_own = r.is_on() && r.runs_itself(at.kernel);
     if (is_own) {
         touched = reached(arguments, count);
         for (allocation* const a : touched) {
-            note_copy_to_host(*a, a->start, a->start, a->bytes, true);
-            a->seen = digest_of(a->start, a->bytes).a;
+            void* const content = r.is_live() ? a->start : const_cast<void*>(readable(*a, a->start, a->bytes));
+            if (content == nullptr) continue;
+            note_copy_to_host(*a, a->start, content, a->bytes, -2);
+            a->seen = digest_of(content, a->bytes).a;
         }
     }
     const site* const outer = running;
@@ -799,22 +766,16 @@ void launch(const site& at, const prepared& kernel, const extents& shape) {
     for (unsigned i = 0; i < count; ++i) see_elements(arguments[i]);
     if (is_own) {
         for (allocation* const a : touched) {
-            const u64 now = digest_of(a->start, a->bytes).a;
-            if (now == a->seen) continue;
+            const void* const content = readable(*a, a->start, a->bytes);
+            if (content == nullptr) continue;
+            const u64 now = digest_of(content, a->bytes).a;
+            if (now != a->seen) note_copy_to_device(*a, a->start, content, a->bytes);
             a->seen = now;
-            note_copy_to_device(*a, a->start, a->start, a->bytes);
         }
     } else if (r.is_on()) {
-        see_writes_of_device();
-        if (r.wants()) line += ", \"after\": " + kept(touched);
         r.note(line + "}");
-        if (r.is_live()) {
-            for (allocation* const a : reached(arguments, count)) {
-                if (!is_shared_with_host(*a)) continue;
-                note_copy_to_host(*a, a->start, a->start, a->bytes);
-                a->seen = digest_of(a->start, a->bytes).a;
-                a->changed = false;
-            }
+        for (allocation* const a : reached(arguments, count)) {
+            if (is_shared_with_host(*a)) tell_host(*a);
         }
     }
 }
@@ -957,7 +918,6 @@ void mptune_host_memory_ends(void* start) {
     const held now(turn());
     const auto found = allocations().find(static_cast<char*>(start));
     if (found == allocations().end() || found->second.kind[0] != 'h') return;
-    tell_host(found->second);
     record().note(text("{\"op\": \"free\", \"id\": %u}", found->second.id));
     allocations().erase(found);
 }
@@ -1004,6 +964,7 @@ FILE* fopen64(const char* path, const char* mode) { return open_stream("fopen64"
 // A program that ends without the functions for its end: what it did is known nevertheless.
 void _exit(int code) {
     at_end();
+    record().hang_up_in_order();
     syscall(SYS_exit_group, code);
     __builtin_unreachable();
 }
@@ -1034,3 +995,4 @@ int creat(const char* path, mode_t mode) { return open(path, O_WRONLY | O_CREAT 
 
 // The record begins with the program, also of one that launches nothing.
 __attribute__((constructor)) static void begin() { record(); }
+__attribute__((destructor)) static void finish() { record().hang_up_in_order(); }
