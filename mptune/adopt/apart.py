@@ -20,10 +20,11 @@ from mptune.backends.host_compiler import HostCompiler
 from mptune.backends.processes import ChildEnded, PythonChild
 from mptune.data.data import FIRST, Draw, Stream, make_inputs
 from mptune.errors import CompileError, LaunchError, MptuneError
+from mptune.kernel import Kernel, Sizes
 from mptune.kernel.limits import widest
 from mptune.measure.buffers import run_once
 from mptune.measure.instrument import Instrument
-from mptune.measure.program import Program, size_names
+from mptune.measure.program import Program
 from mptune.source.loading import load_tunable
 from mptune.source.render import cited, render
 from mptune.space.configuration import Configuration, Value
@@ -35,7 +36,6 @@ _COMPILING_S: Final = 120.0
 _LEAST_RUN_S: Final = 20.0
 _LONGER: Final = 10.0
 _WITHOUT_CONTRACTION: Final = ("-ffp-contract=off",)
-_LARGEST_BLOCK: Final = 1024
 #: By how much a fresh input may change the size of an answer.
 _LARGEST_CHANGE: Final = 4.0
 
@@ -83,7 +83,8 @@ class Apart:
 
     def why_not_narrower(self) -> CompileError | None:
         """Return why a kernel does not compile where every type is the next narrower one; None if all do."""
-        return cast("CompileError | None", self._ask("why_not_narrower"))
+        message = self._ask("why_not_narrower")
+        return CompileError(message) if message else None
 
     def has_fresh_answer(self, draws: Draws) -> bool:
         """Whether a draw changes the answer, and leaves it about as large."""
@@ -169,44 +170,47 @@ class _Runs:
         self._own = widest(self._application, self._sizes, self._backend.device.facts())[0]
         self._instrument: Instrument | None = None
         self._answer: Outputs | None = None
+        self._compiled: list[tuple[Kernel, Configuration, Sizes]] = []
 
     def errors(self, signature: Mapping[str, Value]) -> dict[str, float]:
         if self._instrument is None:
             self._instrument = Instrument(self._application, self._sizes)
         return self._instrument.errors(signature)
 
-    def outputs(self, draw: Draw = FIRST) -> Outputs:
+    def outputs(self) -> Outputs:
+        self._answer = self._answer or self._run(FIRST)
+        return self._answer
+
+    def _run(self, draw: Draw) -> Outputs:
         with Program(self._application, self._own, self._sizes, self._backend) as program:
-            return run_once(program, make_inputs(self._application, self._sizes, 0, draw))
+            found = run_once(program, make_inputs(self._application, self._sizes, 0, draw))
+            self._compiled = program.compiled
+        return found
 
     def has_fresh_answer(self, draws: Draws) -> bool:
-        self._answer = self._answer or self.outputs()
         cast(Live, self._application.steps).draws = draws.of, draws.by
-        fresh = self.outputs(Draw(Stream.UNSEEN))
+        answer, fresh = self.outputs(), self._run(Draw(Stream.UNSEEN))
         may_stay = draws.of == "data"
         changes = [
             _is_like(values, fresh[name]) and (may_stay or not np.array_equal(values, fresh[name], equal_nan=True))
-            for name, values in self._answer.items()
+            for name, values in answer.items()
             if values.dtype.kind == "f"
         ]
         return (may_stay or bool(changes)) and all(changes)
 
-    def why_not_narrower(self) -> CompileError | None:
+    def why_not_narrower(self) -> str:
         """Compile each kernel in its next narrower types; all else is as where a search begins."""
-        for kernel in self._application.kernels.values():
+        self.outputs()
+        for kernel, own, sizes in self._compiled:
             types = [p for p in kernel.parameters if isinstance(p, PrecisionParameter) and len(p.values) > 1]
-            own = {p.name: self._own.get(f"{kernel.name}.{p.name}", p.values[0]) for p in kernel.parameters}
-            configuration = Configuration(own | {p.name: p.values[1] for p in types})
-            # What only a launch has changes nothing of whether it compiles; a grid is no smaller than a block.
-            in_block = kernel.expressions("block")
-            sizes = {name: 1 if name in in_block else _LARGEST_BLOCK for name in size_names(kernel)} | {**self._sizes}
+            configuration = Configuration({**own, **{p.name: p.values[1] for p in types}})
             try:
                 if types:
                     source = render(kernel, configuration, sizes)
                     HostBackend().compiler.compile(source, kernel.function, CompileOptions())
             except CompileError as error:
-                return CompileError(cited(str(error), kernel, configuration, sizes))
-        return None
+                return cited(str(error), kernel, configuration, sizes)
+        return ""
 
 
 def _is_like(values: NDArray[Any], fresh: NDArray[Any]) -> bool:

@@ -448,7 +448,8 @@ def _whole(data: NDArray[np.uint8], kind: np.dtype[Any]) -> NDArray[Any]:
 def _changed(rng: np.random.Generator, values: NDArray[Any], by: float) -> NDArray[Any]:
     """Return numbers changed by up to the share ``by``; a number that would overflow is not changed."""
     with np.errstate(over="ignore", invalid="ignore"):
-        others = (values * (1 + by * rng.uniform(-1, 1, values.shape))).astype(values.dtype)
+        shares = by * (2 * rng.random(values.shape, np.float32) - 1)
+        others = (values * (1 + shares)).astype(values.dtype)
     return np.where(np.isfinite(others), others, values)
 
 
