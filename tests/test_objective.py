@@ -229,6 +229,8 @@ def test_thresholds_by_output_must_all_be_met():
     assert not objective.is_feasible(outputs(y=1e-9, z=math.nan))
     assert not objective.is_feasible(outputs(z=math.nan, y=1e-9))
     assert objective.log10_excess(outputs(y=1e-1, z=1e-5)) == pytest.approx(2)
+    with pytest.raises(MptuneError, match=r"'z'.*\by\b"):
+        objective.is_feasible(outputs(y=1e-3))
 
 
 # -- metrics and expressions -------------------------------------------------------------------

@@ -219,9 +219,10 @@ def fake_compiler(folder: Path, real: Sequence[str], body: str) -> str:
         "#!/bin/sh\n"
         f'case " $* " in *" --version "*) exec {shlex.join(real)} --version;; esac\n'
         'case " $* " in *" -### "*) exit 1;; esac\n'
-        "cat > source.cpp\n"
-        f"if grep -q FAULT source.cpp; then {body}; fi\n"
-        f'exec {shlex.join(real)} "$@" < source.cpp\n'
+        f"source={shlex.quote(str(folder))}/source.$$\n"
+        'cat > "$source"\n'
+        f'if grep -q FAULT "$source"; then {body}; fi\n'
+        f'exec {shlex.join(real)} "$@" < "$source"\n'
     )
     script.chmod(0o755)
     return str(script)
