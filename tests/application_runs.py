@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from mptune.backends import get_backend
 from mptune.data import DataManager
 from mptune.data.data import make_inputs
-from mptune.kernel import Application, Sizes
+from mptune.kernel import Application, Kernel, Sizes
 from mptune.kernel.limits import widest
 from mptune.measure.buffers import Memory
 from mptune.measure.buffers import run_once as run_program_once
-from mptune.measure.program import Launched, Program
+from mptune.measure.program import Launched, Program, size_names
 from mptune.space.configuration import Configuration
 
 
@@ -68,3 +68,8 @@ def adopted_answer(application: Application, precision: str) -> dict[str, Any]:
 def tuned_answer(application: Application, chosen: Mapping[str, str]) -> dict[str, Any]:
     """Return the outputs of an adopted application with these types, others the widest."""
     return first_answer(application, chosen=chosen)
+
+
+def sizes_of_launch(kernel: Kernel, extent: int = 1024) -> Sizes:
+    """Return sizes with which a kernel of an adopted program can be rendered: all that only a launch has."""
+    return Sizes(dict.fromkeys(size_names(kernel), extent))

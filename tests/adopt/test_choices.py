@@ -18,6 +18,7 @@ from mptune.kernel import Application
 from mptune.measure.instrument import Instrument
 from mptune.source.loading import load_tunable
 from mptune.source.render import render
+from tests.application_runs import sizes_of_launch
 from tests.tiers import few
 
 PROGRAM = Path(__file__).parent / "programs" / "choices.cu"
@@ -81,7 +82,7 @@ def test_any_types_compile(
 ) -> None:
     application: Application = request.getfixturevalue(program)
     (kernel,) = application.kernels.values()
-    source = render(kernel, kernel.configuration(mixed(application, types)), application.resolve_sizes())
+    source = render(kernel, kernel.configuration(mixed(application, types)), sizes_of_launch(kernel))
     options = CompileOptions(architecture=architecture)
     assert get_backend(backend).compiler.compile(source, kernel.function, options).image
 
@@ -89,7 +90,7 @@ def test_any_types_compile(
 @pytest.mark.full
 def test_vectors_of_literals_are_of_the_type_of_the_other_side(vectors: Application) -> None:
     (kernel,) = vectors.kernels.values()
-    text = render(kernel, kernel.configuration(mixed(vectors, ("fp32",))), vectors.resolve_sizes())
+    text = render(kernel, kernel.configuration(mixed(vectors, ("fp32",))), sizes_of_launch(kernel))
     assert "CHOICE(i < n, bodies[i], mp::make_vec4<float>(0, 0, 0, 0))" in text
     assert "CHOICE(j < n, bodies[j], mp::make_vec4<double>(own.x, 0._num, 1e3_num, 0))" in text
     instrument = Instrument(vectors, vectors.resolve_sizes())

@@ -20,6 +20,7 @@ from mptune.backends.base import CompileOptions
 from mptune.source.loading import load_tunable
 from mptune.source.render import render
 from mptune.tuning.check import check_application
+from tests.application_runs import sizes_of_launch
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -56,7 +57,7 @@ def test_half_is_a_name_like_any_other_without_the_header_of_16_bit_types(tmp_pa
     application = load_tunable(tmp_path / "half_steps")
     for kernel in application.kernels.values():
         chosen = {parameter.name: "fp16" for parameter in kernel.parameters if "fp16" in parameter.values}
-        source = render(kernel, kernel.configuration(chosen), application.resolve_sizes())
+        source = render(kernel, kernel.configuration(chosen), sizes_of_launch(kernel))
         get_backend("host").compiler.compile(source, kernel.function, CompileOptions())
 
 

@@ -24,6 +24,7 @@ from mptune.paths import bundled_folder
 from mptune.source.loading import load_tunable
 from mptune.source.render import render
 from mptune.testing.backends import launch_on_arrays
+from tests.application_runs import sizes_of_launch
 from tests.tiers import few
 
 PROGRAM = Path(__file__).parent / "programs" / "side_by_side.cu"
@@ -114,7 +115,8 @@ ARRAYS = {
 @pytest.mark.parametrize("name", ARRAYS)
 def test_vectors_give_the_same_answer(application, tmp_path, name, per_thread, vector_width, offsets):
     """What GPUs are given runs on the processor here: at edges, from unaligned elements on, in rows of odd length."""
-    kernel, sizes = application.kernels[name], application.resolve_sizes("default")
+    kernel = application.kernels[name]
+    sizes = sizes_of_launch(kernel)
     arguments = ARRAYS[name](np.random.default_rng(1)) + [np.int64(offset) for offset in offsets if name == "advance"]
     vectors = (bundled_folder("templates") / "prelude" / "virtual_threads.hpp").read_text()
     backend = HostBackend(cache=BinaryCache(tmp_path))
@@ -154,7 +156,7 @@ def test_a_gpu_moves_16_bytes_at_once(application, name, architecture, precision
     kernel = application.kernels[name]
     types = {parameter.name: precision for parameter in kernel.parameters if parameter.kind == "precision"}
     values = {**types, "per_thread": 8, "vector_width": vector_width}
-    source = render(kernel, kernel.configuration(values), application.resolve_sizes("default"))
+    source = render(kernel, kernel.configuration(values), sizes_of_launch(kernel))
     ptx, _ = nvrtc(source, kernel.function, architecture)
     moved = re.findall(r"\b(ld|st)\.global\S*\.(?:v2\.\w64|v4\.\w32) ", ptx)
     assert (moved.count("ld"), moved.count("st")) == (loads, stores)
@@ -165,9 +167,7 @@ def test_a_gpu_moves_16_bytes_at_once(application, name, architecture, precision
 @pytest.mark.parametrize("name", [pytest.param("split", marks=needs("hip"))])
 def test_hiprtc_compiles_it(application, name):
     kernel = application.kernels[name]
-    source = render(
-        kernel, kernel.configuration({"per_thread": 8, "vector_width": 4}), application.resolve_sizes("default")
-    )
+    source = render(kernel, kernel.configuration({"per_thread": 8, "vector_width": 4}), sizes_of_launch(kernel))
     assert HipBackend().compiler.compile(source, kernel.function, CompileOptions(architecture="gfx90a")).image
 
 

@@ -15,7 +15,7 @@ from mptune.data.data import FIRST, Draw, Stream
 from mptune.kernel import Application
 from mptune.source.loading import load_tunable
 from mptune.source.render import render
-from tests.application_runs import adopted_answer, first_answer
+from tests.application_runs import adopted_answer, first_answer, sizes_of_launch
 from tests.vendor_compilers import needs
 
 PROGRAM = Path(__file__).parent / "programs" / "structs_in_memory.cu"
@@ -90,7 +90,7 @@ def test_templates_compile_for_both_vendors(application: Application, vendor: st
     options = CompileOptions(architecture=ARCHITECTURES[vendor])
     for kernel in application.kernels.values():
         chosen = {p.name: narrow for p in kernel.parameters if narrow in p.values}
-        source = render(kernel, kernel.configuration(chosen), application.resolve_sizes())
+        source = render(kernel, kernel.configuration(chosen), sizes_of_launch(kernel))
         assert backend.compiler.compile(source, kernel.function, options).image
 
 

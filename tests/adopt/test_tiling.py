@@ -25,6 +25,7 @@ from mptune.source.loading import load_tunable
 from mptune.source.render import render
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import baseline_values
+from tests.application_runs import sizes_of_launch
 from tests.tiers import few
 
 PROGRAM = Path(__file__).parent / "programs" / "tiled_threads.cu"
@@ -136,7 +137,7 @@ def test_any_tile_gives_the_same_answer(application, bench, columns, rows, unrol
 def test_it_compiles_for_a_gpu(application, architecture):
     kernel = application.kernels["shifted"]
     configuration = kernel.configuration({"per_thread": 64, "unroll": 2})
-    ptx, _ = nvrtc(render(kernel, configuration, application.resolve_sizes("default")), "shifted", architecture)
+    ptx, _ = nvrtc(render(kernel, configuration, sizes_of_launch(kernel)), "shifted", architecture)
     assert ".entry shifted" in ptx
     assert ".local" not in ptx  # what threads keep is in registers
 
@@ -147,7 +148,7 @@ def test_it_compiles_for_a_gpu(application, architecture):
 def test_whether_a_tile_is_whole_is_asked_for_many_threads_at_once(application):
     """One by one it takes as long as the work of a light kernel."""
     kernel = application.kernels["shifted"]
-    source = render(kernel, kernel.configuration({"per_thread": 64}), application.resolve_sizes("default"))
+    source = render(kernel, kernel.configuration({"per_thread": 64}), sizes_of_launch(kernel))
     build = CompileOptions(architecture="x86-64-v4")
     listing = HostCompiler(find_compiler("g++")).listing(source, "shifted", build)
     assert re.search(r"vpcmpd\s.*zmm", listing)
