@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from mptune import __version__
 from mptune.accuracy.metrics import resolve
 from mptune.adopt.apart import InstrumentApart, answer, has_fresh_answer
+from mptune.adopt.blocks import split_kernels
 from mptune.adopt.capture import Capture, CheckFailedError, capture, plain_name, told_apart
 from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.finding import OFFERED
@@ -33,11 +34,9 @@ from mptune.adopt.launched import classes_in
 from mptune.adopt.on_gpu import built_for_gpu
 from mptune.adopt.origins import origin
 from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
-from mptune.adopt.phases import files_in_phases
 from mptune.adopt.reading import NESTED, Program, own_files, paddings, read
 from mptune.adopt.running import Built, TooLongError, build, run
 from mptune.adopt.sizes import FoundSizes, find_sizes, not_given
-from mptune.adopt.template import KEEPS_UNSIGNED
 from mptune.adopt.writing import Adopted, name_of, write
 from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError
 from mptune.source.loading import RECORD
@@ -193,14 +192,14 @@ def _adopted(
 
         on_progress("comparing it with the program")
         comparing = time.monotonic()
-        made, check, classes = _faithful(program, classes, functools.partial(written, None))
+        made, check = _checked(program, classes, functools.partial(written, None))
         # What a GPU did sooner is compared on the processor.
         seconds = max(captured.seconds, time.monotonic() - comparing if compiled.backend == "cuda" else 0.0)
         on_progress("finding out what fresh inputs can be")
         made = _with_draws(made, functools.partial(written, classes=classes), settings.vary, seconds)
         document = _document(made, folder, program, settings, captured, found, check.errors, time.monotonic() - began)
         document["program"] = {**given, "device": captured.device, "backend": compiled.backend}
-        document["notes"] += [*_notes_of_parts(refused), *_notes_of_templates(made)]
+        document["notes"] += _notes_of_parts(refused)
         document["notes"] += [f"trials fail: {check.not_narrower}"] if check.not_narrower else []
         document["notes"] += [*built.notes, *([compiled.note] if compiled.note else [])]
         (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
@@ -345,7 +344,7 @@ def _read_and_built(settings: AdoptSettings, on_progress: Callable[[str], None])
         on_progress("compiling the program")
         refused = _refused(program)
         try:
-            return _Compiled(program, _built(program, files_in_phases(program)), "host", refused)
+            return _Compiled(program, _built(program, split_kernels(program)), "host", refused)
         except ProgramError as error:
             if not refused:
                 raise
@@ -540,23 +539,6 @@ def _grouped(free: Sequence[TypeClass], types: int) -> dict[str, str]:
         shared = set(buffers[kept:])
         found = {name: "buffer_type" if parameter in shared else parameter for name, parameter in found.items()}
     return found
-
-
-def _faithful(
-    program: Program, classes: TypeClasses, written: Callable[[TypeClasses], Adopted]
-) -> tuple[Adopted, _Check, TypeClasses]:
-    """Return what is written of a program, what came of a run of it, and its classes as written.
-
-    Raises:
-        ProgramError: it gives another answer than the program.
-    """
-    try:
-        return *_checked(program, classes, written), classes
-    except ProgramError:
-        wrapping = dataclasses.replace(classes, keeps_unsigned=True)
-        if classes.keeps_unsigned or not any(_wrapping_in(written(wrapping))):
-            raise
-        return *_checked(program, wrapping, written), wrapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -799,17 +781,6 @@ def _notes_of_parts(refused: Iterable[str]) -> Iterator[str]:
     """Yield what of a run is not tuned: kernels that cannot be adopted."""
     for name in refused:
         yield f"{name} is not adopted: it runs on the host in the program's own types"
-
-
-def _notes_of_templates(made: Adopted) -> Iterator[str]:
-    """Say which kernels compute indices as the program does, at the cost of vectors on the host."""
-    if names := list(_wrapping_in(made)):
-        yield f"{listed(names)}: {KEEPS_UNSIGNED[0].lower()}{KEEPS_UNSIGNED[1:-1]}"
-
-
-def _wrapping_in(made: Adopted) -> Iterator[str]:
-    """Yield the kernels with unsigned indices that were left as they are."""
-    yield from (name for name, each in made.found.kernels.items() if KEEPS_UNSIGNED in each.template.text)
 
 
 def _notes_of_types(made: Adopted) -> Iterator[str]:

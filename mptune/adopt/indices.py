@@ -1,119 +1,85 @@
-"""Indices that a kernel computes in unsigned numbers, which wrap: g++ makes no vectors of loops over them.
+"""Unsigned indices of arrays, which templates compute in 64 bits on the host.
 
-``field[y * width + x]`` with an unsigned ``width`` may jump back to the start in the middle of a row, as far as the
-compiler knows. In 64 bits it is a row of memory.
+An unsigned sum may wrap, so that ``field[y * width + x]`` may jump to the start in the middle of a row, as far as a
+compiler knows: it makes no vectors of the loop over ``x``. In 64 bits it is a row of memory.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Final
 
 from mptune.adopt.parsing import TRANSPARENT, Extent, Function, Node
 
-_UNSIGNED: Final = ("unsigned int", "const unsigned int")
-#: What gives the same index whether it is computed in 32 bits, which may wrap, or in more.
-_SAME_BITS: Final = ("+", "-", "*")
-#: Variables, fields and numbers that are written as such; of the last only small ones, as indices have them.
-_WRITTEN: Final = re.compile(r"[A-Za-z_]\w*(?:(?:\.|->)[A-Za-z_]\w*)*|\d{1,5}[uU]?")
-_DECLARED: Final = re.compile(r"(?:const\s+)?(unsigned(?:\s+int)?|uint(?:32_t)?)\s+(?:const\s+)?(\w+)\s*[=({]")
-#: The place of a thread, which the prelude's loops are known not to wrap.
-_PLACE: Final = re.compile(r"(?:hip)?(?:thread|block|grid|Thread|Block|Grid)(?:Idx|Dim)\b.*")
+#: Terms that are replaced: names, fields, and the small numbers that indices have.
+_TERM: Final = re.compile(
+    r"(?!(?:hip)?(?:thread|block|grid|Thread|Block|Grid)(?:Idx|Dim)\b)[A-Za-z_][\w.>-]*|\d{1,5}[uU]?"
+)
+_TYPE: Final = re.compile(r"(?:const\s+)?(unsigned(?:\s+int)?|uint(?:32_t)?)\s+(?:const\s+)?\w+\s*[=({]")
 
 
-@dataclass(frozen=True, slots=True)
-class UnsignedIndices:
-    """What of a function is unsigned and nothing but an index, or a part of one.
-
-    Attributes:
-        types: those that variables are declared with which are used in nothing but indices.
-        terms: variables and numbers in sums and products.
-    """
-
-    types: frozenset[Extent]
-    terms: frozenset[Extent]
-
-
-def unsigned_indices(function: Function, text: Callable[[Extent], str]) -> UnsignedIndices:
-    """Find what of a function is unsigned and nothing but an index.
+def unsigned_indices(function: Function, text: Callable[[Extent], str]) -> tuple[set[Extent], set[Extent]]:
+    """Return the types of unsigned variables that are used in indices alone, and other unsigned terms of indices.
 
     Args:
-        function: where it is looked for.
-        text: returns what is written somewhere.
+        function: the function.
+        text: returns the text of an extent.
     """
     nodes = list(function.block.walk())
-    above = {child.cursor.hash: node for node in nodes for child in node.children}
-    variables = {
-        node.cursor.hash: node
-        for node in nodes
-        if node.kind == "VAR_DECL" and node.canonical.spelling in _UNSIGNED and node.children
-    }
+    parents = {id(child): node for node in nodes for child in node.children}
     uses: dict[int, list[Node]] = {}
     for node in nodes:
         if node.kind == "DECL_REF_EXPR" and node.referenced is not None:
             uses.setdefault(node.referenced.hash, []).append(node)
-    waiting = [node.children[1] for node in nodes if node.kind == "ARRAY_SUBSCRIPT_EXPR" and len(node.children) == 2]
-    indices = {node.cursor.hash for node in waiting}
-    types: dict[int, Extent] = {}
-    terms: list[Node] = []
+
+    def terms(node: Node) -> list[Node]:
+        """Return the terms of a sum or product; none if there are others than those that are replaced."""
+        while node.kind in TRANSPARENT and len(node.children) == 1:
+            node = node.children[0]
+        if node.kind == "BINARY_OPERATOR" and node.operator in ("+", "-", "*") and _is_unsigned(node):
+            one, other = map(terms, node.children)
+            return one + other if one and other else []
+        return [node] if node.extent is not None and _TERM.fullmatch(text(node.extent)) else []
 
     def is_index(node: Node) -> bool:
-        """Tell whether a value enters nothing but an index."""
-        while node.cursor.hash not in indices:
-            node = above[node.cursor.hash]
-            if not (node.kind in TRANSPARENT or (node.kind == "BINARY_OPERATOR" and node.operator in _SAME_BITS)):
-                return False
-        return True
+        """Return whether a value is used in an index alone."""
+        parent = parents[id(node)]
+        if parent.kind == "ARRAY_SUBSCRIPT_EXPR":
+            return node is parent.children[1]
+        if parent.kind == "VAR_DECL":
+            return parent.cursor.hash in variables
+        is_sum = parent.kind == "BINARY_OPERATOR" and parent.operator in ("+", "-", "*")
+        return (is_sum or parent.kind in TRANSPARENT) and is_index(parent)
 
-    def terms_of(node: Node) -> list[Node]:
-        """Return what is to be changed in a sum or product; nothing unless all of it can be."""
-        leaves = list(_leaves(node))
-        written = [text(leaf.extent) if leaf.extent is not None else "" for leaf in leaves]
-        if len(leaves) < 2 or not all(map(_WRITTEN.fullmatch, written)) or any(map(_PLACE.fullmatch, written)):
-            return []
-        return [leaf for leaf in leaves if leaf.canonical.spelling in _UNSIGNED]
-
-    while waiting:
-        index = waiting.pop()
-        terms += terms_of(index)
-        for leaf in _leaves(index):
-            declared = leaf.referenced.hash if leaf.referenced is not None else None
-            variable = variables.pop(declared, None) if declared is not None else None
-            if variable is None or not terms_of(variable.children[-1]):
-                continue
-            written = _type_of(variable, above[variable.cursor.hash], text)
-            if written is not None and all(map(is_index, uses[variable.cursor.hash])):
-                types[variable.cursor.hash] = written
-                indices.add(variable.children[-1].cursor.hash)
-                waiting.append(variable.children[-1])
-    kept = (node for node in terms if node.referenced is None or node.referenced.hash not in types)
-    return UnsignedIndices(
-        frozenset(types.values()), frozenset(node.extent for node in kept if node.extent is not None)
-    )
-
-
-def _type_of(variable: Node, statement: Node, text: Callable[[Extent], str]) -> Extent | None:
-    """Return where the type of a variable is written; None if it is not its own."""
-    extent = variable.extent
-    if extent is None or len(statement.children) != 1:
-        return None
-    found = _DECLARED.match(text(extent))
-    if found is None or found[2] != variable.spelling:
-        return None
-    return dataclasses.replace(extent, start=extent.start + found.start(1), end=extent.start + found.end(1))
+    variables = {
+        node.cursor.hash: node
+        for node in nodes
+        if node.kind == "VAR_DECL" and _is_unsigned(node) and len(parents[id(node)].children) == 1
+        if node.children and len(terms(node.children[-1])) > 1
+        if node.extent is not None and _TYPE.match(text(node.extent))
+    }
+    known = -1
+    while known != (known := len(variables)):
+        variables = {key: node for key, node in variables.items() if key in uses and all(map(is_index, uses[key]))}
+    indices = [node.children[1] for node in nodes if node.kind == "ARRAY_SUBSCRIPT_EXPR"]
+    found = [terms(index) for index in (*indices, *(node.children[-1] for node in variables.values()))]
+    others = {
+        node.extent
+        for each in found
+        for node in each
+        if len(each) > 1 and _is_unsigned(node) and node.extent is not None
+        if node.referenced is None or node.referenced.hash not in variables
+    }
+    types = set()
+    for node in variables.values():
+        written = _TYPE.match(text(node.extent)) if node.extent is not None else None
+        if node.extent is not None and written is not None:
+            start, end = written.span(1)
+            types.add(dataclasses.replace(node.extent, start=node.extent.start + start, end=node.extent.start + end))
+    return types, others
 
 
-def _leaves(node: Node) -> Iterator[Node]:
-    """Give what an unsigned sum or product is made of, as far as that is written out; nothing of any other value."""
-    inner = node
-    while inner.kind in TRANSPARENT and len(inner.children) == 1:
-        inner = inner.children[0]
-    if inner.kind == "BINARY_OPERATOR" and inner.operator in _SAME_BITS and inner.canonical.spelling in _UNSIGNED:
-        sides = [list(_leaves(child)) for child in inner.children]
-        if all(sides):
-            yield from sides[0] + sides[1]
-    elif inner.kind in ("DECL_REF_EXPR", "MEMBER_REF_EXPR", "INTEGER_LITERAL"):
-        yield inner
+def _is_unsigned(node: Node) -> bool:
+    return node.canonical.spelling in ("unsigned int", "const unsigned int")

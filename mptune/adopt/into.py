@@ -530,7 +530,7 @@ def _not_carried_over(record: _Record, program: Program, trial: Trial, patched: 
         where = "where loops have nothing like it"
     elif backend == "host":
         where += " since this was found for a processor, not for a GPU (types and errors are the same there)"
-    plain = {"policy": "accurate", "per_thread": 1, "per_thread_y": 1, "unroll": 1, "vector_width": 1}
+    plain = {"policy": "accurate", "per_thread": 1, "per_thread_y": 1, "unroll": 1}
     notes = []
     for name, value in trial.configuration.items():
         kernel, _, own = name.rpartition(".")

@@ -442,7 +442,7 @@ def _image(folder: Path) -> bytes:
     Raises:
         ProgramError: it does not compile.
     """
-    from mptune.adopt.phases import files_in_phases
+    from mptune.adopt.blocks import split_kernels
     from mptune.adopt.reading import read
     from mptune.adopt.running import build
     from mptune.adopt.writing import common_folder
@@ -456,5 +456,5 @@ def _image(folder: Path) -> bytes:
     sources, includes = ([kept(Path(path)) for path in given[what]] for what in ("sources", "includes"))
     program = read(sources, given["defines"], includes, given["loops"], given["kernels"])
     has_loops = bool(program.originals)
-    files = files_in_phases(program)
+    files = split_kernels(program)
     return build(program.sources, files, program.defines, program.includes, gives_host_memory=has_loops).image

@@ -51,7 +51,7 @@ class KernelFacts:
         has_address: whether its name alone says which function it is; not if it is a template or overloaded.
         waits: whether its threads wait for each other.
         counts: whether there are atomic functions in it.
-        is_in_phases: whether one thread does the work of a block (:mod:`mptune.adopt.phases`).
+        is_in_phases: whether one thread does the work of a block (:mod:`mptune.adopt.blocks`).
         is_global: whether it is in no namespace: ``::norm`` is not ``std::norm``.
     """
 
