@@ -83,12 +83,10 @@ class Split:
     Attributes:
         condition: the body of a function that says whether a thread has work; "" if all threads have.
         body: the statements.
-        unrolls: whether the form's ``unroll`` is in it.
     """
 
     condition: str
     body: str
-    unrolls: bool
 
 
 def split(unit: TranslationUnit, function: Function, text: Callable[[Extent], str], form: Form) -> Split | None:
@@ -323,13 +321,11 @@ class _Kernel:
         uses = self._uses(items)
         self._kept = {variable for variable, regions in uses.items() if self._is_kept(variable, regions)}
         self._check_names(uses)
-        condition = self._condition(conditions)
         lines = list(self._lines_of(items))
         if self._is_masked:
             own = f"{self._form.own.format(_MASK)} {_MASK} = true;"
             lines[:0] = [self._array(_MASK, "bool", _ALL), f"{self._form.region} {{ {own} }}"]
-        body = "\n".join(lines)
-        return Split(condition, body, bool(self._form.unroll) and self._form.unroll in body)
+        return Split(self._condition(conditions), "\n".join(lines))
 
     # -- variables ---------------------------------------------------------------------------------
 
@@ -345,7 +341,7 @@ class _Kernel:
         words = {token.text for token in tokens(self._source[function.body.start : function.body.end])}
         if words & self._form.names:
             raise _UncertainError
-        self._collect(function.block, None, None, _end(function.block))
+        self._collect(function.block, None, _end(function.block))
         reached, waiting = {function.usr}, [function]
         while waiting:
             inside = waiting.pop()
@@ -364,15 +360,8 @@ class _Kernel:
                     reached.add(usr)
                     waiting.append(functions[usr])
 
-    def _collect(self, node: Node, parent: Node | None, head: Node | None, end: int) -> None:
-        """Find the variables in a statement and their changes.
-
-        Args:
-            node: the statement.
-            parent: the node that it is in.
-            head: the ``for`` in whose head it is.
-            end: where the scope around it ends.
-        """
+    def _collect(self, node: Node, head: Node | None, end: int) -> None:
+        """Find variables and changes in a node in the head of a ``for``, or none, in a scope that ends at a place."""
         if node.kind in _UNKNOWN:
             raise _UncertainError
         if node.kind == "VAR_DECL":
@@ -384,7 +373,7 @@ class _Kernel:
             variable = _Variable(node.cursor, values[-1] if values else None, False, is_shared, head, end)
             self._variables[node.cursor.hash] = variable
             is_array = "ARRAY" in variable.kind and "const" not in node.cursor.type.spelling
-            if is_array or is_shared or parent is None or parent.kind == "CXX_FOR_RANGE_STMT":
+            if is_array or is_shared:
                 self._own.add(variable)
         for place in _changed_places(node):
             changed = self._variable_in(place)
@@ -397,7 +386,9 @@ class _Kernel:
         for child in node.children:
             if node.kind == "FOR_STMT":
                 head = node if child is not node.children[-1] else None
-            self._collect(child, node, head, end)
+            self._collect(child, head, end)
+            if node.kind == "CXX_FOR_RANGE_STMT" and child.kind == "VAR_DECL":
+                self._own.add(self._variables[child.cursor.hash])
 
     def _variable_in(self, place: Node) -> _Variable | None:
         """Return the variable that a place is in; None if it is memory."""
@@ -412,10 +403,8 @@ class _Kernel:
         return self._variable_of(place)
 
     def _variable_of(self, node: Node) -> _Variable | None:
-        """Return the variable of the kernel that a node names."""
-        if node.kind != "DECL_REF_EXPR" or node.referenced is None:
-            return None
-        return self._variables.get(node.referenced.hash)
+        named = node.referenced if node.kind == "DECL_REF_EXPR" else None
+        return self._variables.get(named.hash) if named is not None else None
 
     # -- uniform values and statements -------------------------------------------------------------
 
@@ -489,9 +478,7 @@ class _Kernel:
     def _is_again(self, variable: _Variable, *, is_uniform: bool = False) -> bool:
         """Return whether a variable is computed again in each region that uses it, as indices are.
 
-        Args:
-            variable: the variable.
-            is_uniform: whether that is asked of variables that are uniform, and of numbers of any type, too.
+        Uniform variables, and numbers of any type, count only if ``is_uniform``.
         """
         if variable.initial is None or variable.is_shared or not (variable.axes or is_uniform):
             return False
@@ -501,12 +488,7 @@ class _Kernel:
         return is_number and not variable.changes and self._is_pure(variable.initial)
 
     def _is_pure(self, node: Node, *, is_place: bool = False) -> bool:
-        """Return whether an expression has the same value wherever it is computed, and reads no memory.
-
-        Args:
-            node: the expression.
-            is_place: whether only the place that it names is wanted, not the value there.
-        """
+        """Return whether an expression, or the place it names, is the same wherever it is computed without memory."""
         kind, children = node.kind, node.children
         if kind == "CALL_EXPR":
             return node.spelling in _PURE_CALLS and all(map(self._is_pure, node.arguments))
@@ -532,7 +514,6 @@ class _Kernel:
     # -- items -------------------------------------------------------------------------------------
 
     def _start(self, node: Node) -> int:
-        """Return where a statement begins in the text."""
         extent = self._unit.expansion(node.cursor)
         if extent is None or extent.file != self._file:
             raise _UncertainError
@@ -556,12 +537,7 @@ class _Kernel:
             begin = finish
 
     def _inside(self, body: Node, limit: int) -> tuple[list[_Piece], int, int]:
-        """Return the statements of a body, where the last one ends, and where the body ends.
-
-        Args:
-            body: a block, or a statement in place of one.
-            limit: where the text after such a statement begins.
-        """
+        """Return the statements of a body, where the last one ends, and where the body ends: at most at the limit."""
         if body.kind != "COMPOUND_STMT":
             pieces = list(self._pieces([body], self._start(body), limit))
             return pieces, pieces[0].end, pieces[0].end
@@ -685,7 +661,6 @@ class _Kernel:
         return conditions, [*declarations, *rest]
 
     def _condition(self, conditions: Sequence[tuple[Node, bool]]) -> str:
-        """Return the body of a function that says whether a thread has work."""
         if not conditions:
             return ""
         needed = self._needed([condition for condition, _ in conditions], is_uniform=True)
@@ -722,7 +697,6 @@ class _Kernel:
     # -- regions and what lives in several of them -------------------------------------------------
 
     def _number(self, items: Sequence[_Item]) -> None:
-        """Give the statements of a region its number."""
         is_open = False
         for item in items:
             if item.kind == "each" and not (item.variable is not None and self._is_again(item.variable)):
@@ -765,7 +739,6 @@ class _Kernel:
         return sorted(found, key=lambda variable: variable.offset)
 
     def _is_kept(self, variable: _Variable, regions: set[int]) -> bool:
-        """Return whether a thread's variable is used in another region than that of its declaration."""
         item = variable.item
         return item is not None and bool(item.region) and not regions <= {item.region}
 
@@ -785,7 +758,6 @@ class _Kernel:
     # -- text --------------------------------------------------------------------------------------
 
     def _lines_of(self, items: Iterable[_Item]) -> Iterator[str]:
-        """Yield the lines of a list of statements."""
         waiting: list[_Item] = []
         for item in items:
             if item.kind == "each":
@@ -802,7 +774,6 @@ class _Kernel:
         yield from self._region(waiting, self._form.region)
 
     def _lines_around(self, item: _Item) -> Iterator[str]:
-        """Yield the lines of a statement with regions in it."""
         lines: list[str] = []
         is_innermost = all(inner.kind != "around" for part in item.parts for inner in part.items)
         if item.node.kind in _LOOPS and is_innermost and self._form.unroll and "pragma" not in item.piece.gap:
@@ -818,7 +789,6 @@ class _Kernel:
         yield from lines
 
     def _region(self, items: Sequence[_Item], word: str) -> Iterator[str]:
-        """Yield the lines of a region."""
         own = [item for item in items if item.region]
         if not own:
             yield from (line for item in items for line in _directives(item.piece.gap))
@@ -850,7 +820,6 @@ class _Kernel:
         yield "}"
 
     def _statement(self, item: _Item) -> list[str]:
-        """Return the lines of a statement."""
         variable = item.variable
         if variable is not None and variable in self._kept:
             _, declarator = self._declarator(variable)
@@ -891,7 +860,6 @@ class _Kernel:
         return self._without_comments(node.extent.start, node.extent.end)
 
     def _array(self, name: str, type_text: str, axes: frozenset[str]) -> str:
-        """Return the declaration of an array over the threads."""
         extent = _EXTENTS.get(axes, "tile")
         return f"{self._form.array.format(extent=extent, type=type_text)} {name}_of;"
 
@@ -950,7 +918,6 @@ class _Kernel:
 
 
 def _every(items: Iterable[_Item]) -> Iterator[_Item]:
-    """Give items and those in them."""
     for item in items:
         yield item
         for part in item.parts:
@@ -1044,7 +1011,6 @@ def _is_method(call: Node) -> bool:
 
 
 def _parameter_types(call: Node) -> list[Any]:
-    """Return the types of the parameters of a called function."""
     if call.referenced is None:
         return []
     return [argument.type.get_canonical() for argument in call.referenced.get_arguments()]
@@ -1089,7 +1055,6 @@ def _leaves_by(node: Node, kind: str) -> bool:
 
 
 def _returns(statement: Node) -> bool:
-    """Return whether a statement does nothing but return."""
     inner = statement.children if statement.kind == "COMPOUND_STMT" else (statement,)
     return [each.kind for each in inner] == ["RETURN_STMT"]
 

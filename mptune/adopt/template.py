@@ -202,7 +202,10 @@ def template(
     parts = ["\n".join(constants), *needs, *(["IN_PHASES();"] if has_phases else []), *kernels]
     text = _in_words_of_templates("\n\n".join(part for part in parts if part), program, kernel, symbols)
     text = f"// {kernel.label}, adopted from {kernel.extent}\n\n{_escaped(text)}\n"
-    is_tiled, unrolls = regions is not None and not has_phases, regions is not None and regions.unrolls
+    is_tiled, unrolls = (
+        regions is not None and not has_phases,
+        regions is not None and f"{UNROLL}{_CLOSE}" in regions.body,
+    )
     return Template(function, text, frozenset(edited.used), edited.has_policy, is_tiled, unrolls)
 
 
