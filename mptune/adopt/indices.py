@@ -53,18 +53,18 @@ def unsigned_indices(function: Function, text: Callable[[Extent], str]) -> tuple
         is_sum = parent.kind == "BINARY_OPERATOR" and parent.operator in ("+", "-", "*")
         return (is_sum or parent.kind in TRANSPARENT) and is_index(parent)
 
-    variables = {
-        node.cursor.hash: node
-        for node in nodes
-        if node.kind == "VAR_DECL" and _is_unsigned(node) and len(parents[id(node)].children) == 1
-        if node.children and len(terms(node.children[-1])) > 1
-        if node.extent is not None and _TYPE.match(text(node.extent))
-    }
+    variables: dict[int, tuple[Node, Extent]] = {}
+    for node in nodes:
+        is_alone = node.kind == "VAR_DECL" and len(parents[id(node)].children) == 1 and node.extent is not None
+        written = _TYPE.match(text(node.extent)) if is_alone and node.extent is not None else None
+        if node.extent is not None and written and _is_unsigned(node) and len(terms(node.children[-1])) > 1:
+            start, end = (node.extent.start + place for place in written.span(1))
+            variables[node.cursor.hash] = node, dataclasses.replace(node.extent, start=start, end=end)
     known = -1
     while known != (known := len(variables)):
-        variables = {key: node for key, node in variables.items() if key in uses and all(map(is_index, uses[key]))}
+        variables = {key: each for key, each in variables.items() if key in uses and all(map(is_index, uses[key]))}
     indices = [node.children[1] for node in nodes if node.kind == "ARRAY_SUBSCRIPT_EXPR"]
-    found = [terms(index) for index in (*indices, *(node.children[-1] for node in variables.values()))]
+    found = [terms(index) for index in (*indices, *(node.children[-1] for node, _ in variables.values()))]
     others = {
         node.extent
         for each in found
@@ -72,13 +72,7 @@ def unsigned_indices(function: Function, text: Callable[[Extent], str]) -> tuple
         if len(each) > 1 and _is_unsigned(node) and node.extent is not None
         if node.referenced is None or node.referenced.hash not in variables
     }
-    types = set()
-    for node in variables.values():
-        written = _TYPE.match(text(node.extent)) if node.extent is not None else None
-        if node.extent is not None and written is not None:
-            start, end = written.span(1)
-            types.add(dataclasses.replace(node.extent, start=node.extent.start + start, end=node.extent.start + end))
-    return types, others
+    return {extent for _, extent in variables.values()}, others
 
 
 def _is_unsigned(node: Node) -> bool:
