@@ -163,7 +163,7 @@ class _Body:
         given: dict[int | str, Node | None] = dict(enumerate(arguments))
         method = node.referenced if node.referenced is not None and node.referenced.kind.name == "CXX_METHOD" else None
         if method is not None and not method.is_static_method():
-            given = {_THIS[0]: _object(node), **(dict(enumerate(arguments[1:])) if _is_operator(node) else given)}
+            given = {_THIS[0]: object_of(node), **(dict(enumerate(arguments[1:])) if is_operator(node) else given)}
         for (parameter, *fields), found in called.items():
             argument = given.get(parameter)
             places = self._places(argument) if argument is not None else {_THIS}
@@ -184,14 +184,14 @@ def _is_pointer(node: Node) -> bool:
     return kind in ("POINTER", "LVALUEREFERENCE") or "ARRAY" in kind
 
 
-def _is_operator(call: Node) -> bool:
+def is_operator(call: Node) -> bool:
     """Whether a member function is called as an operator, whose first argument is its object."""
     return not call.children or call.children[0].kind != "MEMBER_REF_EXPR"
 
 
-def _object(call: Node) -> Node | None:
+def object_of(call: Node) -> Node | None:
     """Return the object whose member function is called; None where that is the caller's own."""
-    if _is_operator(call):
+    if is_operator(call):
         return call.arguments[0]
     callee = call.children[0]
     return callee.children[0] if callee.children else None

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from mptune import __version__
 from mptune.accuracy.metrics import resolve
 from mptune.adopt.apart import Apart, InstrumentApart, Outputs
+from mptune.adopt.blocks import split_kernels
 from mptune.adopt.capture import Capture, CheckFailedError, capture, plain_name, told_apart
 from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.finding import OFFERED
@@ -32,7 +33,6 @@ from mptune.adopt.launched import classes_in
 from mptune.adopt.on_gpu import built_for_gpu
 from mptune.adopt.origins import origin
 from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
-from mptune.adopt.phases import files_in_phases
 from mptune.adopt.reading import NESTED, Program, own_files, paddings, read
 from mptune.adopt.running import Built, TooLongError, build, run
 from mptune.adopt.sizes import FoundSizes, find_sizes, not_given
@@ -62,8 +62,6 @@ _LARGEST_DIFFERENCE: Final = 1e-6
 _CHANGES: Final = (0.1, 0.01, 0.001, 0.0001)
 #: Largest error (NRMSE) of the answer in the program's own types, by contraction and the order of operations.
 _LARGEST_ERROR: Final = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-1}
-#: A function of float, and an intrinsic.
-_OF_FLOAT: Final = re.compile(r"(?:std::|::)*(?!(?:erf|modf)$)\w+f")
 #: Of whole numbers, those that may be the next one.
 _LARGEST_SHARE: Final = 1e-3
 
@@ -179,11 +177,9 @@ def _adopted(
             metric = settings.metric
             return write(program, classes, parameter_of, captured, folder, given, sizes, metric=metric)
 
-        rounding = _float_functions(program, classes)
-
         def compared(made: Adopted, apart: Apart) -> tuple[dict[str, float], str]:
             try:
-                return _compared(made, apart.outputs(), rounds=bool(rounding))
+                return _compared(made, apart.outputs())
             except ProgramError:
                 raise
             except MptuneError as error:
@@ -209,11 +205,6 @@ def _adopted(
         document = _document(made, folder, program, settings, captured, sizes, errors, time.monotonic() - began)
         document["program"] = {**given, "device": captured.device, "backend": compiled.backend}
         document["notes"] += _notes_of_parts(refused)
-        if rounding and max(errors.values()) > _LARGEST_ERROR["float64"]:
-            document["notes"].append(
-                f"{listed(rounding)} of the program rounds double to float, and its template does not: the answer in "
-                "the program's own types has more digits"
-            )
         if narrower is not None:
             why = _told_in_program(program, made, narrower, "cannot have narrower types")
             document["notes"].append(f"trials fail: {why}")
@@ -360,7 +351,7 @@ def _read_and_built(settings: AdoptSettings, on_progress: Callable[[str], None])
         on_progress("compiling the program")
         refused = _refused(program)
         try:
-            return _Compiled(program, _built(program, files_in_phases(program)), "host", refused)
+            return _Compiled(program, _built(program, split_kernels(program)), "host", refused)
         except ProgramError as error:
             if not refused:
                 raise
@@ -541,30 +532,15 @@ def _grouped(free: Sequence[TypeClass], types: int) -> dict[str, str]:
     return found
 
 
-def _float_functions(program: Program, classes: TypeClasses) -> list[str]:
-    """Return the functions of float that a program of doubles calls (``sqrtf``): its templates do not round there."""
-    launched = {site.kernel for site in program.launches}
-    has_double = any(each.scalar == "double" and launched & set(each.kernels) for each in classes.classes)
-    names = dict.fromkeys(program.text(call.extent) for call in classes.calls)
-    return [name for name in names if _OF_FLOAT.fullmatch(name)] if has_double else []
-
-
-def _compared(made: Adopted, outputs: Outputs, *, rounds: bool) -> tuple[dict[str, float], str]:
-    """Return the error of each output in the program's own types, and which one is too large; "" if none is.
-
-    Args:
-        made: what was made.
-        outputs: its outputs.
-        rounds: whether the program rounds doubles to float on the way.
-    """
+def _compared(made: Adopted, outputs: Outputs) -> tuple[dict[str, float], str]:
+    """Return the error of each output in the program's own types, and which one is too large; "" if none is."""
     errors: dict[str, float] = {}
     too_far = ""
     for buffer in made.found.buffers:
         for start, theirs in buffer.results.items():
             ours = outputs[buffer.name].reshape(-1)[start : start + theirs.size]
             errors[buffer.name] = max(errors.get(buffer.name, 0.0), _error(ours, theirs))
-            is_rounded = rounds and theirs.dtype == np.float64
-            limit = _LARGEST_ERROR.get("float32" if is_rounded else str(theirs.dtype), 0.0)
+            limit = _LARGEST_ERROR.get(str(theirs.dtype), 0.0)
             if not errors[buffer.name] <= limit and not _are_cut_alike(ours, theirs):
                 too_far = (
                     f"{made.name}: the answer of the kernels as templates is not the program's: {buffer.name} is off "

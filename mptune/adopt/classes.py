@@ -243,7 +243,6 @@ class TypeClasses:
         reads: of single numbers that have a class, in all code.
         braced: numbers in braces that initialise something with a class, in all code.
         raw: where the host uses bytes or addresses of memory with a class.
-        keeps_unsigned: whether unsigned indices stay in 32 bits, since some are meant to wrap.
     """
 
     classes: tuple[TypeClass, ...]
@@ -254,7 +253,6 @@ class TypeClasses:
     reads: tuple[Read, ...]
     braced: tuple[Braced, ...] = ()
     raw: tuple[RawUse, ...] = ()
-    keeps_unsigned: bool = False
 
     def __getitem__(self, name: str) -> TypeClass:
         for found in self.classes:

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from mptune.adopt.blocks import UNROLL
 from mptune.adopt.capture import FOR_KERNEL, Allocation, Capture, Copy, Fill, Launch, Place
 from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.findings import (
@@ -39,8 +40,7 @@ from mptune.adopt.parsing import ProgramError
 from mptune.adopt.progress import Turns, came_to_nothing
 from mptune.adopt.reading import Memory, Parameter, Program
 from mptune.adopt.sizes import FoundSizes
-from mptune.adopt.template import VECTOR_WIDTH, Template, class_of, template
-from mptune.adopt.tiling import UNROLL
+from mptune.adopt.template import Template, class_of, template
 from mptune.kernel.application import TAKEN
 from mptune.precision import POLICIES
 
@@ -59,7 +59,6 @@ _LARGEST_BLOCK: Final = 1024
 _PER_THREAD: Final = (1, 2, 4, 8, 16, 32, 64)
 _ROWS_PER_THREAD: Final = (1, 2, 4, 8)
 _UNROLLS: Final = (1, 2, 4, 8, 16)
-_VECTOR_WIDTHS: Final = (1, 2, 4, 8)
 #: How often what a thread of the program does may be written out: compilers take minutes over more.
 _MOST_COPIES: Final = 256
 #: What a search can number, with some room left.
@@ -265,7 +264,6 @@ def _geometry(each: LaunchedKernel, threads: Sequence[str], made: Template) -> G
         **({"per_thread": _PER_THREAD} if threads else {}),
         **({"per_thread_y": _ROWS_PER_THREAD} if has_rows else {}),
         **({UNROLL: _UNROLLS} if made.unrolls else {}),
-        **({VECTOR_WIDTH: _VECTOR_WIDTHS} if made.has_vectors else {}),
     }
     copies = " * ".join(choices)
     found, block, divided = [], [], []
@@ -290,8 +288,6 @@ def _geometry(each: LaunchedKernel, threads: Sequence[str], made: Template) -> G
         constraints.append(f"{min(32, math.prod(each.launches[0].block))} <= {product} <= {_LARGEST_BLOCK}")
     if has_rows or made.unrolls:
         constraints.append(f"{copies} <= {_MOST_COPIES}")
-    if made.has_vectors:
-        constraints += [f"{VECTOR_WIDTH} <= per_thread", f"device.is_gpu or {VECTOR_WIDTH} == {_VECTOR_WIDTHS[0]}"]
     extents |= {name: f"threads_{axis}" for name, axis in zip(totals, axes, strict=True)}
     return Geometry(choices, (*constraints, *divided), tuple(found), tuple(block), shared, extents)
 

@@ -56,7 +56,7 @@ from mptune.run import Run
 from mptune.source.loading import RECORD, adopted_record
 
 #: Values of a kernel's other parameters that are the program's own.
-_PLAIN: Final = {"policy": "accurate", "per_thread": 1, "per_thread_y": 1, "unroll": 1, "vector_width": 1}
+_PLAIN: Final = {"policy": "accurate", "per_thread": 1, "per_thread_y": 1, "unroll": 1}
 _BLOCKS: Final = ("block", "block_x", "block_y", "block_z")
 #: How often classes whose types a compiler rejects are given wider ones.
 _MOST_ATTEMPTS: Final = 8

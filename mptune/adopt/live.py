@@ -512,7 +512,7 @@ def _built(folder: Path) -> Built:
     Raises:
         ProgramError: it does not compile.
     """
-    from mptune.adopt.phases import files_in_phases
+    from mptune.adopt.blocks import split_kernels
     from mptune.adopt.reading import read
     from mptune.adopt.running import build
     from mptune.adopt.writing import common_folder
@@ -526,6 +526,5 @@ def _built(folder: Path) -> Built:
     sources, includes = ([kept(Path(path)) for path in given[what]] for what in ("sources", "includes"))
     program = read(sources, given["defines"], includes, given["kernels"])
     has_loops = bool(program.originals)
-    return build(
-        program.sources, files_in_phases(program), program.defines, program.includes, gives_host_memory=has_loops
-    )
+    files = split_kernels(program)
+    return build(program.sources, files, program.defines, program.includes, gives_host_memory=has_loops)

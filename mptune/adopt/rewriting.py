@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,7 +51,7 @@ class KernelFacts:
         has_address: whether its name alone says which function it is; not if it is a template or overloaded.
         waits: whether its threads wait for each other.
         counts: whether there are atomic functions in it.
-        is_in_phases: whether one thread does the work of a block (:mod:`mptune.adopt.phases`).
+        is_in_phases: whether one thread does the work of a block (:mod:`mptune.adopt.blocks`).
         is_global: whether it is in no namespace: ``::norm`` is not ``std::norm``.
     """
 
@@ -312,60 +312,44 @@ def _declared(code: str, at: int) -> tuple[str, int]:
 
 def _callee(code: str, end: int) -> int | None:
     """Return where the name begins, with its template arguments, that ends before a place."""
-    while end > 0 and code[end - 1].isspace():
-        end -= 1
-    at = end
-    if at > 0 and code[at - 1] == ">":
-        depth = inside = 0
-        while at > 0:
-            at -= 1
-            inside += {")": 1, "(": -1}.get(code[at], 0)
-            if inside == 0:
-                depth += {">": 1, "<": -1}.get(code[at], 0)
-                if depth == 0:
-                    break
-        while at > 0 and code[at - 1].isspace():
-            at -= 1
-    elif at > 0 and code[at - 1] == ")":  # (*kernel)<<<...>>>
-        depth = 0
-        while at > 0:
-            at -= 1
-            depth += {")": 1, "(": -1}.get(code[at], 0)
-            if depth == 0:
-                return at
-    name = re.search(r"[\w:]+$", code[:at])
+    end = len(code[:end].rstrip())
+    opening = end
+    if code[:end].endswith(")"):  # (*kernel)<<<...>>>
+        return next((at for at in range(end - 1, -1, -1) if code[at] == "(" and _closed(code, at) == end), None)
+    if code[:end].endswith(">"):
+        inside = range(end - 2, max(end - 2000, 0), -1)
+        opening = next((at for at in inside if code[at] == "<" and _closing_angle(code, at) == end - 1), end)
+    name = re.search(r"[\w:]+\s*$", code[:opening])
     return name.start() if name else None
+
+
+def _outside(code: str, at: int, pattern: str) -> Iterator[re.Match[str]]:
+    """Give the matches from a place on that are in no brackets there, and last the bracket that closes those around."""
+    depth = 0
+    for found in re.compile(rf"[()\[\]{{}}]|{pattern}").finditer(code, at):
+        if depth == 0 and found[0] not in ("(", "[", "{"):
+            yield found
+        depth += (found[0] in ("(", "[", "{")) - (found[0] in (")", "]", "}"))
+        if depth < 0:
+            return
 
 
 def _configuration(code: str, at: int) -> int | None:
     """Return where the ``>>>`` begins that ends a launch's configuration."""
-    depth = 0
-    for found in re.compile(r"[()\[\]{}]|>>>").finditer(code, at):
-        if found[0] == ">>>":
-            if depth == 0:
-                return found.start()
-        else:
-            depth += 1 if found[0] in "([{" else -1
-    return None
+    return next((found.start() for found in _outside(code, at, ">>>") if found[0] == ">>>"), None)
 
 
 def _commas(code: str, at: int) -> list[int]:
     """Return the commas between the arguments of a call or a template, and its end."""
-    depth = 0
     found: list[int] = []
-    while at < len(code):
-        if code[at] in "([{":
-            depth += 1
-        elif code[at] in ")]}":
-            if depth == 0:
-                return [*found, at]
-            depth -= 1
-        elif code[at] == "<" and (inner := _closing_angle(code, at)) is not None:
-            at = inner
-        elif code[at] == "," and depth == 0:
-            found.append(at)
-        at += 1
-    return []
+    for each in _outside(code, at, "[,<]"):
+        if each.start() >= at:
+            at = each.start()
+            if each[0] == "<":
+                at = _closing_angle(code, at) or at
+            else:
+                found.append(at)
+    return found if found and code[found[-1]] in ")]}" else []
 
 
 def _closing_angle(code: str, at: int) -> int | None:

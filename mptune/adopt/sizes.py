@@ -28,9 +28,7 @@ _BY_DEFAULT: Final = re.compile(
     r"(\w+)\s*=(?!=)[^;,?]*\bargc\b[^;,?]*\?[^;,:]*\bargv\s*\[\s*(\d+)\s*\][^;,:]*:\s*(\d+)\s*[;,]"
 )
 #: Names that definitions have for something else.
-_TAKEN: Final = re.compile(
-    r"(per_thread(_y)?|unroll|vector_width|policy|shared_bytes|size|(block|grid|threads)(_[xyz])?|\w+_type)"
-)
+_TAKEN: Final = re.compile(r"(per_thread(_y)?|unroll|policy|shared_bytes|size|(block|grid|threads)(_[xyz])?|\w+_type)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,20 +11,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Final
 
+from mptune.adopt.blocks import UNROLL, Split, phases_of_templates, split, tiles_of_templates
 from mptune.adopt.classes import Choice, Literal, TypeClass, TypeClasses, TypeSlot
 from mptune.adopt.parsing import Edits, Extent, TemplateArgument
-from mptune.adopt.phases import in_phases, in_templates
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
 from mptune.adopt.rewriting import HIP_SHARED
-from mptune.adopt.tiling import UNROLL, of_templates, side_by_side, tiled
 from mptune.cpp.prelude import FUNCTIONS_OF_CUDA, prelude_names, short_intrinsics, why_reserved
 from mptune.cpp.tokens import KEYWORDS, Token, tokens
 from mptune.precision import ARITHMETIC
 
 #: The parameter that says how mathematical functions are computed.
 POLICY: Final = "policy"
-#: The parameter that says how many neighbours a GPU's thread does at once.
-VECTOR_WIDTH: Final = "vector_width"
 #: Around what is an expression of the template, until the program's own braces are escaped.
 _OPEN, _CLOSE = "\x01", "\x02"
 #: What the program's text has that would mean something in a template.
@@ -123,7 +120,6 @@ class Template:
         has_policy: whether it calls mathematical functions by policy.
         is_tiled: whether it does the work of a tile of threads at once: ``per_thread`` columns, ``per_thread_y`` rows.
         unrolls: whether it has loops around the tile that are unrolled ``unroll`` times.
-        has_vectors: whether ``vector_width`` of a thread's elements are neighbours on a GPU, and moved at once.
     """
 
     function: str
@@ -132,7 +128,6 @@ class Template:
     has_policy: bool
     is_tiled: bool = False
     unrolls: bool = False
-    has_vectors: bool = False
 
 
 def template(
@@ -173,10 +168,8 @@ def template(
     needs = list(dict.fromkeys(texts))  # (one text may declare several)
     own = edited.of(kernel.extent, kernel.label, kernel.calls)
     passed, first = _passed(kernel, edited, own, offsets, frozenset(nulls), apart)
-    phases = _in_phases(program, kernel, own, in_block) if kernel.has_barrier and in_block else None
-    tile = tiled(program, kernel, own, of_templates(f"UNROLL({_OPEN}{UNROLL}{_CLOSE})")) if threads else None
-    vectors = side_by_side(program, kernel, own, apart) if threads and tile is None else None
-    rest = _without_parameters(phases or own.text(kernel.body), kernel.arguments).removeprefix("{")
+    regions = _in_regions(program, kernel, own, threads, in_block)
+    rest = _without_parameters(own.text(kernel.body), kernel.arguments).removeprefix("{")
     # What is local in the kernel may be called as a field of a struct is here that it is passed.
     flat = {
         leaf.flat for parameter in kernel.parameters if parameter.role == "struct" for leaf, _ in fields_of(parameter)
@@ -188,12 +181,11 @@ def template(
     def inside(lines: str) -> str:
         return start + textwrap.indent("\n" + _without_parameters(lines, kernel.arguments), "    ") + f"\n{closing}"
 
-    if tile is not None:
-        condition = inside(tile.condition) if tile.condition else ""
-        kernels = _of_tiles(function, passed, threads, inside(tile.body), condition)
-    elif vectors is not None:
-        condition = inside(vectors.condition) if vectors.condition else ""
-        kernels = _of_vectors(function, passed, threads, body, condition, vectors.pointers)
+    if regions is not None:
+        body = f"{inside(regions.body)}}}"
+    if regions is not None and threads:
+        condition = inside(regions.condition) if regions.condition else ""
+        kernels = _of_tiles(function, passed, threads, body, condition)
     elif threads:
         kernels = _of_threads(function, passed, threads, body)
     else:
@@ -205,12 +197,15 @@ def template(
         if name in _CONSTANTS and all(need.name != name for need in kernel.needs)
     ]
     constants += _given(program.defines, used)
-    parts = ["\n".join(constants), *needs, *(["IN_PHASES();"] if phases else []), *kernels]
+    has_phases = regions is not None and not threads
+    parts = ["\n".join(constants), *needs, *(["IN_PHASES();"] if has_phases else []), *kernels]
     text = _in_words_of_templates("\n\n".join(part for part in parts if part), program, kernel, symbols)
     text = f"// {kernel.label}, adopted from {kernel.extent}\n\n{_escaped(text)}\n"
-    is_tiled, unrolls = tile is not None, tile is not None and tile.unrolls
-    has_vectors = vectors is not None
-    return Template(function, text, frozenset(edited.used), edited.has_policy, is_tiled, unrolls, has_vectors)
+    is_tiled, unrolls = (
+        regions is not None and not has_phases,
+        regions is not None and f"{UNROLL}{_CLOSE}" in regions.body,
+    )
+    return Template(function, text, frozenset(edited.used), edited.has_policy, is_tiled, unrolls)
 
 
 def _passed(
@@ -260,26 +255,6 @@ def _of_threads(function: str, passed: Mapping[str, str], threads: Sequence[str]
     ]
 
 
-def _of_vectors(
-    function: str,
-    passed: Mapping[str, str],
-    threads: Sequence[str],
-    body: str,
-    condition: str,
-    pointers: Sequence[str],
-) -> list[str]:
-    """Return the texts of a kernel whose threads do the work of several, of neighbours at once on a GPU."""
-    call = f"{function}_thread({', '.join([*passed, 'VECTOR_THREAD'])})"
-    has_work = f"{function}_has_work({', '.join([*passed, 'VIRTUAL_THREAD'])})" if condition else "true"
-    return [
-        *_condition_of(function, passed, condition),
-        f"VECTOR_FUNCTION void {function}_thread({_shown(passed, 'VECTOR_INDICES')}) {{{body}",
-        f'extern "C" __global__ void {function}({_shown(passed)}) {{\n'
-        f"    GRID_VECTORS({_OPEN}per_thread{_CLOSE}, {_OPEN}{VECTOR_WIDTH}{_CLOSE}, {_extents(threads)},\n"
-        f"        {has_work}, ({', '.join(pointers)}),\n        {call});\n}}",
-    ]
-
-
 def _of_tiles(function: str, passed: Mapping[str, str], threads: Sequence[str], body: str, condition: str) -> list[str]:
     """Return the texts of a kernel whose threads do the work of a tile at once, of the threads that have work."""
     rows = f"{_OPEN}per_thread_y{_CLOSE}" if len(threads) > 1 else "1"
@@ -288,7 +263,7 @@ def _of_tiles(function: str, passed: Mapping[str, str], threads: Sequence[str], 
     return [
         *_condition_of(function, passed, condition),
         f"template <class Tile>\n__device__ __forceinline__ void {function}_tile({_shown(passed, 'TILE_INDICES')}) "
-        f"{{{body}}}",
+        f"{{{body}",
         f'extern "C" __global__ void {function}({_shown(passed)}) {{\n'
         f"    GRID_TILES({_OPEN}per_thread{_CLOSE}, {rows}, {_extents(threads)},\n        {has_work},\n"
         f"        {call});\n}}",
@@ -354,11 +329,15 @@ def _given(defines: Mapping[str, str], text: str) -> Iterator[str]:
             yield f"#define {name} {value}_num" if _DECIMAL.fullmatch(value) else f"#define {name} {value}"
 
 
-def _in_phases(program: Program, kernel: Kernel, own: Edits, in_block: int) -> str | None:
-    """Return the body of a kernel with barriers in phases; None if it is not certain to do the same."""
+def _in_regions(program: Program, kernel: Kernel, own: Edits, threads: Sequence[str], in_block: int) -> Split | None:
+    """Return the body of a kernel in regions, where it has barriers or its threads may do the work of several."""
     found = ((u, f) for u in program.units for f in u.functions if f.body == kernel.body and f.label == kernel.label)
     unit, function = next(found)
-    return in_phases(unit, function, own.text, in_templates(in_block))
+    if kernel.has_barrier and in_block:
+        return split(unit, function, own.text, phases_of_templates(in_block))
+    if not threads:
+        return None
+    return split(unit, function, own.text, tiles_of_templates(f"UNROLL({_OPEN}{UNROLL}{_CLOSE})"))
 
 
 def fields_of(parameter: Parameter, struct: str = "") -> Iterator[tuple[Parameter, str]]:

@@ -37,17 +37,6 @@ constexpr MPTUNE_INLINE T number(T x) {
     return x;
 }
 
-// An unsigned number in a sum or product that is an index. On the host that is computed in 64 bits, which do not wrap, so
-// that g++ knows the accesses of a loop to be next to each other; arrays there have fewer than 2^31 elements.
-#if defined(MPTUNE_HOST)
-using unsigned_index = long;
-#else
-using unsigned_index = unsigned int;
-#endif
-constexpr MPTUNE_INLINE unsigned_index as_index(unsigned int x) {
-    return static_cast<int>(x);
-}
-
 namespace detail {
 
 template <class A, class B>

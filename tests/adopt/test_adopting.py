@@ -427,7 +427,7 @@ def test_what_makes_much_of_the_last_digit_is_compared_with_literals_of_the_prog
     _, document = adopt(settings, tmp_path / "right")
     assert 1e-4 < document["errors"]["d_x"] < 1e-2
     written = (tmp_path / "right" / "turn.cu.j2").read_text()
-    assert "3.9_num * OWN_INPUT(1, x[i]) * (1.0_num - OWN_INPUT(1, x[i]))" in written
+    assert "3.9_num * x[i] * (1.0_num - x[i])" in written
     real = finding.template
 
     def wrong(*given: Any) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mptune.adopt.blocks import split_kernels
 from mptune.adopt.capture import (
     Capture,
     Copy,
@@ -22,7 +23,6 @@ from mptune.adopt.capture import (
     wrong_numbers,
 )
 from mptune.adopt.parsing import ProgramError, SourceFile
-from mptune.adopt.phases import files_in_phases
 from mptune.adopt.reading import read
 from mptune.adopt.rewriting import facts_of, rewritten
 from mptune.adopt.running import Built, Ran, build, run, stopwatch
@@ -357,7 +357,7 @@ int main() {
 }
 """)
     program = read([source])
-    built = build(program.sources, files_in_phases(program))
+    built = build(program.sources, split_kernels(program))
     assert run(built, writes=tmp_path).output == "780 819"
 
 

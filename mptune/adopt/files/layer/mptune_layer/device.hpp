@@ -166,7 +166,7 @@ MPTUNE_DEVICE T replace(T* address, Operation operation) {
 
 }  // namespace mptune_layer
 
-// Stands before what all threads of a block do between two barriers (mptune/adopt/phases.py). The indices are copied to
+// Stands before what all threads of a block do between two barriers (mptune/adopt/blocks.py). The indices are copied to
 // where the compiler sees that nobody changes them.
 #if defined(__clang__)
 #define MPTUNE_THREADS_IN_ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
@@ -184,7 +184,7 @@ MPTUNE_DEVICE T replace(T* address, Operation operation) {
                                 (mptune_z * blockDim.y + mptune_y) * blockDim.x + mptune_x;                         \
                             true)
 
-// Stands before what a row of a block's threads does at once (mptune/adopt/tiling.py), with the body of a function that
+// Stands before what a row of a block's threads does at once (mptune/adopt/blocks.py), with the body of a function that
 // says whether a thread has anything to do: the row falls into the pieces that have.
 #define MPTUNE_TILES(...)                                                                                           \
     if ([[maybe_unused]] const uint3 blockIdx = ::blockIdx, blockDim = ::blockDim, gridDim = ::gridDim; true)       \

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mptune.adopt.adopting import AdoptSettings, adopt
-from mptune.adopt.phases import files_in_phases, in_phases, in_templates
+from mptune.adopt.blocks import phases_of_templates, split, split_kernels
 from mptune.adopt.reading import read
 from mptune.adopt.rewriting import without_definitions
 from mptune.adopt.running import build, run
@@ -210,9 +210,8 @@ def functions(program):
 
 @pytest.mark.full
 def test_programs_compute_the_same_in_phases_to_the_last_bit(program, tmp_path):
-    files = files_in_phases(program)
+    files = split_kernels(program)
     assert "__syncthreads" not in files[0].text
-    assert files[0].text.count("\n") == program.files[0].text.count("\n")
     printed = []
     for number, given in enumerate((program.files, files)):
         (tmp_path / str(number)).mkdir()
@@ -231,10 +230,11 @@ def test_templates_compute_the_same_in_phases_to_the_last_bit(program, tmp_path)
     backend = HostBackend(workers=2, cache=BinaryCache(tmp_path))
     x = (np.arange(ELEMENTS) * 37 % 101) / 101.0
     for kernel in KERNELS[:4]:
-        body = in_phases(unit, known[kernel.name], program.files[0].of, in_templates(kernel.threads))
+        found = split(unit, known[kernel.name], program.files[0].of, phases_of_templates(kernel.threads))
+        assert found is not None
         head = kernel.text[: kernel.text.index("{")]
         outputs = []
-        for text in (kernel.text, f"IN_PHASES();\n{head}{body}\n"):
+        for text in (kernel.text, f"IN_PHASES();\n{head}{{\n{found.body}\n}}\n"):
             entry = f"MPTUNE_HOST_ENTRY({kernel.name}, {kernel.block[0]}, {kernel.block[1]}, 1)"
             options = CompileOptions(flags=("-ffp-contract=off",))  # of what is contracted, the compiler decides
             function = backend.device.load(
@@ -255,7 +255,8 @@ CERTAIN = {
         True,
     ),
     "a table decides": ("if (TABLE[blockIdx.x] > 0) { part[threadIdx.x] = 1; __syncthreads(); }", True),
-    "memory decides": ("if (x[0] > 0) { part[threadIdx.x] = 1; __syncthreads(); }", False),
+    "memory decides": ("if (x[0] > 0) { part[threadIdx.x] = 1; __syncthreads(); x[1] = part[0]; }", False),
+    "memory that no thread writes decides": ("if (x[0] > 0) { part[threadIdx.x] = 1; __syncthreads(); }", True),
     "a thread's number decides": ("if (threadIdx.x < n) { part[threadIdx.x] = 1; __syncthreads(); }", False),
     "a loop of each thread's own": (
         "for (int i = threadIdx.x; i < n; i += blockDim.x) { part[threadIdx.x] = i; __syncthreads(); }",
@@ -311,7 +312,7 @@ def test_what_is_not_certain_to_be_the_same_for_all_threads_stays_as_it_is(tmp_p
     program = read([path])
     unit, known = functions(program)
     found = {
-        name: in_phases(unit, known[function], program.files[0].of, in_templates(64)) is not None
+        name: split(unit, known[function], program.files[0].of, phases_of_templates(64)) is not None
         for name, function in zip(CERTAIN, names, strict=True)
     }
     assert found == {name: certain for name, (_, certain) in CERTAIN.items()}
@@ -320,17 +321,16 @@ def test_what_is_not_certain_to_be_the_same_for_all_threads_stays_as_it_is(tmp_p
 def test_a_reduction_reads_as_one_writes_it():
     program = read([PROGRAMS / "shared_reduction.cu"])
     unit, known = functions(program)
-    body = in_phases(unit, known["squares"], program.files[0].of, in_templates(128))
-    assert body is not None
-    assert body[body.index("    for (int half") :] == textwrap.dedent("""\
-            for (int half = blockDim.x / 2; half > 0; half >>= 1) {
-                PHASE {
-                    if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
-                }
+    found = split(unit, known["squares"], program.files[0].of, phases_of_templates(128))
+    assert found is not None
+    assert found.body[found.body.index("for (int half") :] == textwrap.dedent("""\
+        for (int half = blockDim.x / 2; half > 0; half >>= 1) {
+            PHASE {
+                if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
             }
-            PIECE {
-                if (threadIdx.x == 0) sums[blockIdx.x] = part[0];
-            }
+        }
+        PIECE {
+            if (threadIdx.x == 0) sums[blockIdx.x] = part[0];
         }""")
 
 

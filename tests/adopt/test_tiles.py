@@ -10,11 +10,9 @@ import pytest
 from vendor_compilers import needs, nvrtc
 
 from mptune.adopt.adopting import AdoptSettings, adopt
-from mptune.adopt.parsing import Edits
-from mptune.adopt.phases import files_in_phases
+from mptune.adopt.blocks import Split, split, split_kernels, tiles_of_templates
 from mptune.adopt.reading import read
 from mptune.adopt.running import build, run
-from mptune.adopt.tiling import Tiled, of_templates, tiled
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.host_compiler import HostCompiler, find_compiler
@@ -66,7 +64,7 @@ def test_programs_compute_the_same_in_tiles_to_the_last_bit(tmp_path: Path) -> N
     source = tmp_path / "printing.cu"
     source.write_text(PROGRAM.read_text().partition("int main")[0] + PRINTING)
     program = read([source])
-    files = files_in_phases(program)
+    files = split_kernels(program)
     assert files[0].text.count("MPTUNE_TILES") == 2
     printed = []
     for number, given in enumerate((program.files, files)):
@@ -86,20 +84,22 @@ def test_kernels_whose_functions_ask_where_they_are_do_not_become_tiles(tmp_path
         f"__global__ void computes(double* x, int n) {{ {loop % 'twice(threadIdx.x)'} }}\n"
         "int main() { asks<<<1, 32>>>(nullptr, 0); computes<<<1, 32>>>(nullptr, 0); }\n"
     )
-    (file,) = (file for file in files_in_phases(read([source])) if file.path.name == "asking.cu")
+    (file,) = (file for file in split_kernels(read([source])) if file.path.name == "asking.cu")
     asks, computes = file.text.partition("__global__ void computes")[::2]
     assert "MPTUNE_TILES" not in asks
     assert "MPTUNE_TILES" in computes
 
 
-def of_body(tmp_path: Path, body: str, helpers: str = "") -> Tiled | None:
+def of_body(tmp_path: Path, body: str, helpers: str = "") -> Split | None:
     source = tmp_path / "one.cu"
     source.write_text(
         f"{helpers}\n"
         f"__global__ void one(double* out, const double* in, const int* first, int n, int m) {{\n{body}\n}}\n"
     )
     program = read([source])
-    return tiled(program, program.kernel("one"), Edits(program.files), of_templates("UNROLL(4)"))
+    (unit,) = program.units
+    function = next(function for function in unit.functions if function.name == "one")
+    return split(unit, function, program.text, tiles_of_templates("UNROLL(4)"))
 
 
 def test_what_is_computed_of_a_thread_s_own_number_stays_behind_it(tmp_path: Path) -> None:
