@@ -304,7 +304,9 @@ class _Kernel:
             conditions, pieces = self._guarded(pieces)
         known = -1
         while known != (known := len(self._own)):  # until no other variable turns out to be a thread's own
-            self._find_axes()
+            for variable in self._variables.values():  # in order: initial values name earlier variables
+                values = [variable.initial] if variable.initial is not None else []
+                variable.axes = _ALL if variable in self._own else _NONE.union(*map(self._axes, values))
             items = self._items(pieces)
             self._find_own(items)
         for variable in self._variables.values():
@@ -319,7 +321,7 @@ class _Kernel:
         self._number(items)
         self._find_returns(items, is_top=True)
         uses = self._uses(items)
-        self._kept = {variable for variable, regions in uses.items() if self._is_kept(variable, regions)}
+        self._kept = {v for v, regions in uses.items() if v.item and v.item.region and regions != {v.item.region}}
         self._check_names(uses)
         lines = list(self._lines_of(items))
         if self._is_masked:
@@ -407,15 +409,6 @@ class _Kernel:
         return self._variables.get(named.hash) if named is not None else None
 
     # -- uniform values and statements -------------------------------------------------------------
-
-    def _find_axes(self) -> None:
-        for variable in self._variables.values():
-            variable.axes = _ALL if variable in self._own else _NONE
-        known = -1
-        while known != (known := sum(len(variable.axes) for variable in self._variables.values())):
-            for variable in self._variables.values():
-                if variable.initial is not None:
-                    variable.axes |= self._axes(variable.initial)
 
     def _axes(self, node: Node) -> frozenset[str]:
         """Return the axes along which the value of an expression differs between threads."""
@@ -737,10 +730,6 @@ class _Kernel:
                     if variable.initial is not None and self._is_again(variable, is_uniform=is_uniform):
                         waiting.append(variable.initial)
         return sorted(found, key=lambda variable: variable.offset)
-
-    def _is_kept(self, variable: _Variable, regions: set[int]) -> bool:
-        item = variable.item
-        return item is not None and bool(item.region) and not regions <= {item.region}
 
     def _check_names(self, uses: Iterable[_Variable]) -> None:
         """Refuse names that mean two things where a variable is declared once more."""

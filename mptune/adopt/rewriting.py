@@ -101,15 +101,12 @@ def facts_of(texts: Iterable[str]) -> dict[str, KernelFacts]:
     What a kernel uses is found by names, so that of two functions of one name it is assumed to use both.
     """
     uses: dict[str, set[str]] = {}
-    marks: dict[str, tuple[bool, bool]] = {}
     templates: set[str] = set()
     definitions: dict[str, int] = {}
     in_namespaces: set[str] = set()
 
     def note(name: str, body: str) -> None:
         uses.setdefault(name, set()).update(_NAME.findall(body))
-        waits, counts = marks.get(name, (False, False))
-        marks[name] = (waits or _WAITS.search(body) is not None, counts or _COUNTS.search(body) is not None)
 
     for text in map(blanked, texts):
         for macro in _MACRO.finditer(text):
@@ -139,11 +136,11 @@ def facts_of(texts: Iterable[str]) -> dict[str, KernelFacts]:
             found = uses.get(waiting.pop(), set()) & uses.keys() - reached
             reached |= found
             waiting += found
-        known = [marks[used] for used in reached if used in marks]
+        names = set().union(*(uses.get(used, set()) for used in reached))
         facts[name] = KernelFacts(
             has_address=name not in templates and count <= 1,
-            waits=any(waits for waits, _ in known),
-            counts=any(counts for _, counts in known),
+            waits=any(map(_WAITS.search, names)),
+            counts=any(map(_COUNTS.search, names)),
             is_in_phases=not uses.get(name, set()).isdisjoint(("MPTUNE_PHASE", "MPTUNE_TILES")),
             is_global=name not in in_namespaces,
         )
