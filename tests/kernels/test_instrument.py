@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from launching import Launcher
 
-from mptune import Application, Buffer, Constant, In, InOut, Kernel, Out, PrecisionParameter, Scalar
+from mptune import Application, Buffer, Constant, In, InOut, Kernel, Out, PrecisionParameter, Scalar, load_kernel
+from mptune.accuracy.evaluate import evaluate_outputs
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.data import DataManager
@@ -133,6 +134,51 @@ def test_every_operation_gives_what_it_gives_in_the_types_themselves(traced, rea
 
 
 # -- bundled kernels -----------------------------------------------------------------------------
+
+
+@pytest.mark.nightly
+def test_fp8_is_stored_and_computed_in_fp32(traced):
+    del traced
+    kernel = operations(
+        ("fp64", "fp32", "fp8_e4m3", "fp8_e5m2"),
+        # What overflows in E4M3 is NaN as an output that nobody wrote is.
+        lambda rng, size: {"x": rng.normal(size=size.n), "y": rng.normal(size=size.n), "s": 0.37},
+    )
+    data = DataManager(kernel, Sizes({"n": 500}), seed=4)
+    instrument = Instrument(kernel, Sizes({"n": 500}), seed=4, flags=FLAGS)
+    for types in (("fp8_e4m3", "fp8_e4m3", "fp8_e5m2"), ("fp8_e5m2", "fp32", "fp8_e4m3")):
+        values = {**dict(zip(("x_type", "y_type", "z_type"), types, strict=True)), "policy": "accurate"}
+        expected = Launcher(kernel, data, CompileOptions(flags=FLAGS)).run(Configuration({**values, "block": 32}))
+        found = instrument.outputs(values)
+        for name in expected:
+            assert np.array_equal(found[name], expected[name], equal_nan=True), (types, name)
+
+
+# -- bundled kernels -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "signature"),
+    few(
+        [
+            ("gemm", {"a_type": "fp16", "b_type": "bf16", "accumulator_type": "fp32", "c_type": "fp16"}),
+            (
+                "convolution2d",
+                {"input_type": "bf16", "filter_type": "fp16", "accumulator_type": "fp32", "output_type": "fp16"},
+            ),
+        ][::-1]
+    ),
+)
+def test_errors_are_those_that_are_measured(name, signature):
+    kernel = load_kernel(name)
+    sizes = kernel.resolve_sizes("smoke")
+    data = DataManager(kernel, sizes)
+    full = {**{n: v[0] for n, v in kernel.baseline_values().items()}, **signature}
+    configuration = kernel.search_space(sizes).restrict({n: (v,) for n, v in full.items()}).configuration(0)
+    outputs = Launcher(kernel, data).run(configuration)
+    measured = evaluate_outputs(outputs, data.references, kernel.metric, data.inputs).metrics["error"]
+    instrument = Instrument(kernel, sizes)
+    assert instrument.errors(full)["error"] == pytest.approx(measured, rel=0.1)
 
 
 # -- draws, constants ----------------------------------------------------------------------
