@@ -516,7 +516,7 @@ def _compiled(
             first = next((line.strip() for line in str(error).splitlines()[1:]), str(error))
             named = ", ".join(f"{name}: {SPELLED.get(types[name], own[name])} instead" for name in blamed)
             notes.append(f"{named}, since a compiler rejects it ({first[:160]})")
-    raise ProgramError(f"{program.sources[0].name}: no compiler takes it with any of the other types, so that its text stays as it is")
+    raise ProgramError(f"{program.sources[0].name} does not compile with other types, one after the other")
 
 
 def _blamed(message: str, made: Patch, classes: TypeClasses, narrow: Sequence[str]) -> list[str]:

@@ -79,6 +79,9 @@ def definition_of(given: Sequence[str], settings: Mapping[str, Any], backend: st
             path.is_dir() and not any(path.glob("*.py")) and any(f.suffix in sources for f in path.iterdir())
         )
 
+    for path in files:
+        if path.suffix == ".c":
+            raise MptuneError(f"{path} is C, and programs are taken as C++: copy it to {path.with_suffix('.cpp').name}")
     if all(map(is_program, files)):
         recorded_on = "host" if backend == "host" else "auto"
         document = _adopted({"files": tuple(files), **settings, "backend": recorded_on}, None)

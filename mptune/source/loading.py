@@ -289,8 +289,7 @@ def _run_file(path: Path) -> ModuleType:
     Cached byte code is not used: it would hide an edit within the same second that keeps the file's length.
     """
     if path.suffix != ".py":
-        is_c = ": programs in C are taken as C++; copy it to a .cpp file" if path.suffix == ".c" else ""
-        raise KernelError(f"{str(path)!r} is not a Python file{is_c}")
+        raise KernelError(f"{str(path)!r} is not a Python file")
     module = ModuleType(f"{_MODULE_PREFIX}{path.parent.name}_{path.stem}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module
