@@ -100,7 +100,7 @@ _WHOLE: Final = re.compile(r"(?:const )?(?:(?:long|short|unsigned|signed|int|cha
 #: What the prelude calls otherwise.
 _CALLED: Final = {"abs": "fabs"}
 #: What keeps the numbers of lines in a program whose loops are cut out.
-_LINE: Final = re.compile(r"^#line .*\n", re.MULTILINE)
+_LINE: Final = re.compile(r"^[ \t]*#line .*\n", re.MULTILINE)
 _PARAMETERS: Final = re.compile(r"\s*#\s*define\s+\w+\(([^)]*)\)")
 #: What a parameter is by default.
 _DEFAULT: Final = re.compile(r"\s*=(?!=).*", re.DOTALL)

@@ -84,9 +84,12 @@ MPTUNE_INLINE long labs(long x) { return x < 0 ? -x : x; }
 MPTUNE_INLINE long long llabs(long long x) { return x < 0 ? -x : x; }
 MPTUNE_INLINE double nan(const char*) { return __builtin_nan(""); }
 MPTUNE_INLINE float nanf(const char*) { return __builtin_nanf(""); }
+// (clang has no builtins for all of them.)
 #define MPTUNE_C_FUNCTION(R, S, name, parameters, f_parameters, arguments)                 \
-    MPTUNE_INLINE R name parameters { return __builtin_##name arguments; }                 \
-    MPTUNE_INLINE S name##f f_parameters { return __builtin_##name##f arguments; }
+    extern "C" R mptune_c_##name parameters noexcept __asm__(#name);                       \
+    extern "C" S mptune_c_##name##f f_parameters noexcept __asm__(#name "f");              \
+    MPTUNE_INLINE R name parameters { return mptune_c_##name arguments; }                  \
+    MPTUNE_INLINE S name##f f_parameters { return mptune_c_##name##f arguments; }
 MPTUNE_C_FUNCTION(double, float, j0, (double x), (float x), (x))
 MPTUNE_C_FUNCTION(double, float, j1, (double x), (float x), (x))
 MPTUNE_C_FUNCTION(double, float, jn, (int n, double x), (int n, float x), (n, x))

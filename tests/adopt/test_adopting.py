@@ -411,12 +411,12 @@ def test_arguments_of_a_compilation_database_are_texts(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_functions_of_float_explain_an_answer_with_more_digits(tmp_path: Path) -> None:
+def test_functions_of_float_round_as_in_the_program(tmp_path: Path) -> None:
     program = tmp_path / "waves.cu"
     program.write_text(WAVES.replace("sin(0.1 * i)", "sinf(0.1 * i)"))
     _, document = adopt(AdoptSettings((program,)), tmp_path / "waves")
-    assert 1e-9 < document["errors"]["d_height"] < 1e-6
-    assert any(note.startswith("sinf of the program rounds double to float") for note in document["notes"])
+    # What is left is of sums whose products are fused, which may fall to the other side of a float.
+    assert document["errors"]["d_height"] < 1e-6
 
 
 @pytest.mark.nightly
