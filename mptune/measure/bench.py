@@ -429,16 +429,17 @@ class Bench:
         """Return what each kernel does in one run of a configuration, for all types."""
         from mptune.measure.instrument import Instrument  # rarely needed
 
-        flags = self._options.flags
-        instrument = Instrument(self.kernel, self.sizes, flags=flags, data=self._data, is_counting=True)
+        how: dict[str, Any] = {"flags": self._options.flags, "data": self._data, "announce": self._announce}
+        self._announce(INSTRUMENTED)
+        instrument = Instrument(self.kernel, self.sizes, **how, is_counting=True)
         return instrument.counts({name: request.configuration[name] for name in self.kernel.signature_names})
 
     @cached_property
     def _instrument(self) -> Instrument:
         from mptune.measure.instrument import Instrument  # rarely needed
 
-        flags = self._options.flags
-        return Instrument(self.kernel, self.sizes, metric=self._metrics, flags=flags, data=self._data)
+        how: dict[str, Any] = {"flags": self._options.flags, "data": self._data, "announce": self._announce}
+        return Instrument(self.kernel, self.sizes, metric=self._metrics, **how)
 
     def is_usable(self, trial: Trial) -> bool:
         """Whether the device is still usable after a trial: a kernel may have damaged it, or memory."""

@@ -28,12 +28,13 @@ from mptune.measure.program import Launched
 from mptune.measure.rounds import VISIT, Finished
 from mptune.measure.timing import TimingPlan
 from mptune.measure.worker import Job, Limits, WorkerDied, definition_of
-from mptune.results.estimates import Counts, estimates
+from mptune.results.estimates import METRICS, Counts, estimates
 from mptune.results.objective import Objective
 from mptune.results.trial import Status, Trial
 from mptune.source.flags import compilers_of, on_host
 from mptune.source.render import cited, included_headers, render, template_hash
-from mptune.space.configuration import Configuration
+from mptune.space.configuration import Configuration, Value
+from mptune.space.parameters import PolicyParameter, PrecisionParameter
 
 
 class DeviceEvaluator(Evaluator):
@@ -42,6 +43,7 @@ class DeviceEvaluator(Evaluator):
     ``metric`` replaces the kernel's own. ``objective`` decides which configurations are timed, and how closely; errors
     are measured on ``draws`` draws of the inputs. ``compilers`` compilations run ahead of the evaluations; with 0 only
     the worker compiles. Each of ``workers`` uses one device of this machine; ``pool`` makes another pool instead.
+    With ``is_estimating`` trials have estimated times on GPUs.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class DeviceEvaluator(Evaluator):
         observers: Sequence[str] = (),
         workers: int = 1,
         pool: Callable[[Job, Limits], Pool | ClusterPool] | None = None,
+        is_estimating: bool = False,
     ) -> None:
         self._kernel = kernel
         self._sizes = sizes
@@ -88,8 +91,9 @@ class DeviceEvaluator(Evaluator):
         #: Keys of the configurations under way, and their finished trials.
         self._under_way: dict[Configuration, str] = {}
         self._ended: queue.SimpleQueue[Future[Trial]] = queue.SimpleQueue()
-        #: What each kernel does, for estimates; empty without.
-        self._counts: Mapping[str, Counts] = {}
+        self._is_estimating = is_estimating
+        #: What each kernel does, by the values that decide it.
+        self._counts: dict[tuple[Value, ...], Mapping[str, Counts]] = {}
 
     def start(self) -> Ready:
         """Start the workers if they are not running and return their report."""
@@ -199,6 +203,8 @@ class DeviceEvaluator(Evaluator):
                     trial = death.trial_of(configuration)
                 if trial.status is Status.OK:
                     found.append(trial)
+                elif trial.status is Status.TIMEOUT:  # others would take as long
+                    break
                 elif not found and trial.status is not Status.CONSTRAINT:
                     raise MptuneError(" ".join(trial.message.split("\n")[:2]))
                 deadline = min(deadline, time.monotonic() + limit_s)
@@ -208,24 +214,25 @@ class DeviceEvaluator(Evaluator):
             pool.close()
         return found
 
-    def count(self, configuration: Configuration) -> Mapping[str, Counts]:
-        """Return what each kernel does in one run, and give every trial from now on its estimated times on GPUs.
+    def counts_of(self, configuration: Configuration) -> Mapping[str, Counts]:
+        """Return what each kernel does in one run, whatever its types, for estimates of its time on GPUs.
 
-        Operations are counted in an instrumented run of the configuration on the host; raises MptuneError if that
-        fails.
+        Operations are counted in an instrumented run on the host, once for all types and functions; raises MptuneError
+        if that fails.
         """
-        pool = self._host_pool()
-        try:
-            self._counts = pool.ask("counted", Request(configuration, ""))
-        except WorkerDied as death:
-            reason = death.trial_of(configuration).message
-            raise MptuneError(
-                f"{self._kernel.called}: its operations could not be counted: {reason}; give a smaller --size, or a "
-                "longer --trial-limit"
-            ) from death
-        finally:
-            pool.close()
-        return self._counts
+        key = tuple(configuration[name] for name in work_names(self._kernel))
+        if key not in self._counts:
+            pool = self._host_pool()
+            try:
+                self._counts[key] = pool.ask("counted", Request(configuration, ""))
+            except WorkerDied as death:
+                trial = death.trial_of(configuration)
+                smaller = "; a smaller --size is counted sooner" if trial.status is Status.TIMEOUT else ""
+                what = f"the operations of {self._kernel.called} could not be counted"
+                raise MptuneError(f"{what}: {trial.message}{smaller}") from death
+            finally:
+                pool.close()
+        return self._counts[key]
 
     def _host_pool(self) -> Pool:
         backend = get_backend(self._job.backend)
@@ -234,10 +241,14 @@ class DeviceEvaluator(Evaluator):
         return Pool(dataclasses.replace(self._job, backend="host", options=options, observers=()), self.limits)
 
     def _with_estimates(self, trial: Trial) -> Trial:
-        if not self._counts or not trial.is_valid:
+        if not self._is_estimating or not trial.is_valid:
             return trial
-        metrics = {**trial.measurement.metrics, **estimates(self._counts, trial.configuration)}
-        return trial.with_measurement(metrics=metrics)
+        try:
+            estimated = estimates(self.counts_of(trial.configuration), trial.configuration)
+        except MptuneError as error:
+            estimated = dict.fromkeys(METRICS, math.nan)
+            trial = dataclasses.replace(trial, warnings=(*trial.warnings, str(error)))
+        return trial.with_measurement(metrics={**trial.measurement.metrics, **estimated})
 
     def close(self) -> None:
         """End the compilers, the workers and all evaluations."""
@@ -276,6 +287,12 @@ class DeviceEvaluator(Evaluator):
         source = with_headers(source, self._flags)
         parts = (source, launch, ready.identity, ready.data_key, self._metric, repr(self._job.plan))
         return BinaryCache.key((*parts, *sorted(ready.observers)))
+
+
+def work_names(kernel: Tunable) -> list[str]:
+    """Return the parameters that can change results and are no types or functions: they may change what is done."""
+    chosen = {p.name for p in kernel.parameters if isinstance(p, PrecisionParameter | PolicyParameter)}
+    return [name for name in kernel.signature_names if name not in chosen]
 
 
 def source_of(kernel: Tunable, configuration: Configuration, sizes: Sizes) -> str:

@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 import numpy as np
@@ -27,6 +27,7 @@ from mptune.kernel import Application, Argument, Kernel, Role, Sizes, Tunable
 from mptune.kernel.application import free
 from mptune.kernel.limits import space_on
 from mptune.measure.answers import with_reference
+from mptune.measure.bench import INSTRUMENTED
 from mptune.measure.buffers import run_once
 from mptune.measure.program import Program, first_that_runs
 from mptune.precision import COMPOUND, PRECISIONS, TRACED, Precision, precision
@@ -150,8 +151,10 @@ class Instrument:
         flags: Sequence[str] = (),
         data: DataManager | None = None,
         is_counting: bool = False,
+        announce: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.is_counting = is_counting  #: whether operations are counted, on one thread
+        self._announce = announce  #: called with the phase, "compile" or "instrumented run"
         self._backend = get_backend("host")
         self._options = CompileOptions(flags=(_OPTIMISATION, *flags, *_FLAGS))
         self._metrics = metric if metric is not None else tunable.metric
@@ -210,6 +213,7 @@ class Instrument:
         key = (kernel.name, base, tuple(sizes.items()))
         if key not in self.binaries:
             source = DEFINED * self.is_counting + render(kernel, base, sizes, is_traced=True)
+            self._announce("compile")
             try:
                 self.binaries[key] = self._backend.compiler.compile(source, kernel.function, self._options)
             except CompileError as error:
@@ -217,6 +221,7 @@ class Instrument:
                     f"{kernel.called} does not compile with types that are chosen when it runs: "
                     f"{_by_name(cited(str(error), kernel, base, sizes), types)}"
                 ) from error
+            self._announce(INSTRUMENTED)
         return self.binaries[key]
 
     def _candidates(self, signature: Mapping[str, Value]) -> list[Configuration]:

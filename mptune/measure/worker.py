@@ -37,7 +37,7 @@ from mptune.backends.processor import fixed_work_ms, other_tasks_per_core
 from mptune.data import Draw
 from mptune.errors import KernelError, LaunchError, MptuneError
 from mptune.kernel import Sizes, Tunable
-from mptune.measure.bench import INSTRUMENTED, Bench, Ready, Request
+from mptune.measure.bench import Bench, Ready, Request
 from mptune.measure.policy import Plan
 from mptune.measure.rounds import Finished, remeasure
 from mptune.measure.timing import TimingPlan
@@ -411,8 +411,7 @@ class Worker:
     def _limit_s(self) -> float:
         if self._phase in _OF_FUNCTIONS:
             return self._limits.start_s
-        if self._phase in ("reference", INSTRUMENTED):
-            # These phases include compilations.
+        if self._phase == "reference":  # which includes compilations
             return self._limits.compile_s + 4 * self._limits.run_s
         if self._phase == "compile":
             # The compiler has a limit of its own; this is a fallback.

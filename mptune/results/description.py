@@ -336,7 +336,7 @@ def _remarks(run: Run, trials: Mapping[str, Trial]) -> Iterator[str]:
         yield f"objectives {', '.join(objective.metrics)}, all minimised; best has the lowest {objective.metric}{ties}"
     elif objective.metric != "time_ms" or not objective.minimise:
         yield f"objective {objective.metric}, {'minimised' if objective.minimise else 'maximised'}"
-    for metric in objective.metrics:
+    for metric in sorted(objective.names | objective.constraint_names):
         if (gpu := METRICS.get(metric)) is not None:
             yield (
                 f"{metric} is an estimate: counted operations and bytes over rates of the {gpu.name} ({gpu.source}); "

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mptune.errors import UnknownNameError
 from mptune.precision import PRECISIONS, Precision, precision, promoted
+from mptune.results.objective import Objective
 from mptune.space.configuration import Value
 
 #: Names of estimates among the metrics of a trial, before and after the name of a GPU.
@@ -109,6 +110,11 @@ def metric_of(gpu: str) -> str:
 
 #: Every estimate, with its GPU.
 METRICS: Final[Mapping[str, Gpu]] = {metric_of(name): gpu for name, gpu in GPUS.items()}
+
+
+def is_estimated(objective: Objective) -> bool:
+    """Whether an objective or its constraints read an estimate."""
+    return not (objective.names | objective.constraint_names).isdisjoint(METRICS)
 
 
 def estimates(counts: Mapping[str, Counts], configuration: Mapping[str, Value]) -> dict[str, float]:

@@ -122,6 +122,13 @@ def with_parameters(kernel: Kernel, body: str, parameters: Sequence[str]) -> str
     return body[:end] + ", " * bool(kernel.passed) + ", ".join(parameters) + body[end:]
 
 
+def own_types(kernel: Tunable) -> str:
+    """Return the types that templates name themselves, with their kernels: "double in heavy"; empty for none."""
+    kernels = [kernel] if isinstance(kernel, Kernel) else getattr(kernel, "kernels", {}).values()
+    found = {k.name: sorted({*_OWN_TYPE.findall(comments_blanked(_locate(k).text))}) for k in kernels}
+    return ", ".join(f"{' and '.join(types)} in {name}" for name, types in found.items() if types)
+
+
 def heading(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> str:
     """Return the heading of a kernel's source in a list of several."""
     at = ", ".join(f"{name}={value}" for name, value in sizes.items())
@@ -158,6 +165,10 @@ _HELPERS: Final[dict[str, Callable[..., Any]]] = {
 
 
 # -- finding the template ------------------------------------------------------------------------
+
+
+#: Types of numbers that no parameter decides.
+_OWN_TYPE: Final = re.compile(r"\b(?:double|float)\b")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,18 +18,18 @@ from mptune.backends.base import CompileOptions
 from mptune.errors import MptuneError
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.kernel.limits import spread
-from mptune.measure.device import DeviceEvaluator
+from mptune.measure.device import DeviceEvaluator, work_names
 from mptune.measure.pool import Cluster, ClusterPool, compilers_ahead, runnable_backend
 from mptune.measure.timing import SEARCHING
 from mptune.measure.worker import Job, Limits
 from mptune.paths import cache_folder, own_folder
-from mptune.results import estimates
+from mptune.results.estimates import is_estimated
 from mptune.results.kernel_times import kernel_times
 from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.source.flags import compilers_of, recorded_flags
 from mptune.source.lints import examples, lints
-from mptune.source.render import heading, render_body
+from mptune.source.render import heading, own_types, render_body
 from mptune.space.arguments import checked
 from mptune.store import INTERRUPTED, RunFile, RunInfo, RunState
 from mptune.tuning.plan import TuningPlan
@@ -108,9 +108,12 @@ def tune(
             remarks += lints(plan.kernel, plan.sizes, space, examples(plan.kernel, space))
         space = space.restrict(plan.settings.restrict)
         plan.require_launch(space)
-        if not (plan.objective.names | plan.objective.constraint_names).isdisjoint(estimates.METRICS):
-            widest = space.restrict(plan.kernel.baseline_values())
-            plan = dataclasses.replace(plan, counts=evaluator.count(spread(widest)[0]))
+        if is_estimated(plan.objective):
+            counts = evaluator.counts_of(spread(space.restrict(plan.kernel.baseline_values()))[0])
+            # Parameters that may change what is done have counts of their own.
+            plan = plan if work_names(plan.kernel) else dataclasses.replace(plan, counts=counts)
+            if own := own_types(plan.kernel):
+                remarks.append(f"the estimate leaves out what is computed in types that the text itself names ({own})")
         info = plan.describe(space, ready, command)
         for remark in (*remarks, *info.caveats):
             warn(remark)
@@ -213,6 +216,7 @@ def _evaluator(plan: TuningPlan, stack: contextlib.ExitStack) -> DeviceEvaluator
         observers=plan.observers,
         workers=settings.workers,
         pool=pool,
+        is_estimating=is_estimated(plan.objective),
     )
     return stack.enter_context(evaluator)
 

@@ -26,6 +26,7 @@ from mptune.measure.device import DeviceEvaluator
 from mptune.measure.pool import runnable_backend
 from mptune.measure.timing import SEARCHING
 from mptune.observers import OBSERVERS
+from mptune.results.estimates import is_estimated
 from mptune.results.trial import Status, Trial
 from mptune.results.unseen import Verified, after_draws, count_of, limit_of, next_unseen
 from mptune.run import Run, json_document
@@ -384,6 +385,7 @@ def evaluator_of(
         draws=draws,
         compilers=compilers,
         observers=[name for name in info.observers if name in OBSERVERS],
+        is_estimating=is_estimated(info.objective),
     )
 
 

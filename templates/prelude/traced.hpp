@@ -343,12 +343,21 @@ __attribute__((noinline)) inline double function_of(int bit, policy p, double x,
 }
 struct sqrt_function;
 struct rsqrt_function;
-struct fabs_function;
-struct copysign_function;
 template <class F>
-constexpr counted kind_of_function = same<F, sqrt_function> || same<F, rsqrt_function>      ? counted::root
-                                     : same<F, fabs_function> || same<F, copysign_function> ? counted::sum
-                                                                                            : counted::function;
+constexpr counted kind_of_function = same<F, sqrt_function> || same<F, rsqrt_function> ? counted::root : counted::function;
+// Instructions of a GPU.
+#define MPTUNE_TRACED_INSTRUCTION(name) \
+    struct name##_function;             \
+    template <>                         \
+    constexpr counted kind_of_function<name##_function> = counted::sum;
+MPTUNE_TRACED_INSTRUCTION(fabs)
+MPTUNE_TRACED_INSTRUCTION(copysign)
+MPTUNE_TRACED_INSTRUCTION(floor)
+MPTUNE_TRACED_INSTRUCTION(ceil)
+MPTUNE_TRACED_INSTRUCTION(trunc)
+MPTUNE_TRACED_INSTRUCTION(rint)
+MPTUNE_TRACED_INSTRUCTION(nearbyint)
+#undef MPTUNE_TRACED_INSTRUCTION
 
 template <class F, policy P, types M, class... X>
 MPTUNE_INLINE traced<M> evaluate(traced<M> x, X... y) {
