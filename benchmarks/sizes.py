@@ -100,7 +100,7 @@ class Tuning:
 
     @functools.cached_property
     def wisdom(self) -> Wisdom:
-        """What is gathered from them."""
+        """Return the wisdom gathered from the runs."""
         return gather(read_sources(self.runs))
 
     def own(self, sizes: Mapping[str, int]) -> Run:

@@ -586,6 +586,6 @@ def test_fronts_are_compared_between_ideal_and_nadir_point():
     assert scale.ideal == (0.0, 0.0)
     assert scale.nadir == (3.0, 4.0)
     assert scale.share(levels) == pytest.approx(1.0)
-    # Of the square with sides of 1.1 the middle point alone takes what is beyond (1/3, 1/2).
+    # Only the middle point dominates the part of the square (side 1.1) beyond (1/3, 1/2).
     assert scale.share(levels[1:2]) * scale.best == pytest.approx((1.1 - 1 / 3) * 0.6)
     assert scale.share(levels[3:]) == 0.0

@@ -393,7 +393,7 @@ def run_file(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("charts")
 def test_the_parts_of_several_turns_are_mean_shares_of_the_printed_time() -> None:
-    """What took long in one turn alone, here the host's part, is not taken for usual, nor does anything get lost."""
+    """A part that is long in one turn counts by its mean share; the parts add up to the printed time."""
     turns = [run_trial("fp64", "fp64", steps=100, host_ms=host, time_ms=10.8 + host) for host in (1.0, 1.0, 9.0)]
     turns = [turn.with_measurement(times_ms=(turn.time_ms,)) for turn in turns]
     found = together(turns)

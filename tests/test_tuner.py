@@ -189,7 +189,7 @@ def test_the_front_is_measured_itself_and_again(tmp_path: Path, monkeypatch: pyt
     run = tune(KERNEL, budget=14, **given)
     assert (run.info.strategy, run.info.objective.metrics) == ("bayesian-pareto", ("time_ms", "error"))
     assert run.best is not None
-    # Of what is as fast as far as the finals can tell, the best is the simplest.
+    # Among configurations that the finals cannot tell apart, the simplest wins.
     fastest = run.front[0].configuration
     assert run.best.configuration in {fastest, *run.state.finals.tied_with(fastest)}
     # What is slow may be on the front by its error: none is cut short.

@@ -19,12 +19,12 @@ from mptune.adopt.reading import Memory, Parameter, Program
 from mptune.adopt.template import class_of, fields_of, layout_of
 from mptune.precision import PRECISIONS
 
-#: An output without a name in the run is called so, and its number.
+#: Begins the name of an output that has none in the run; its number follows.
 UNNAMED: Final = "output "
 _DECORATION: Final = re.compile(r"\b(const|volatile|struct|__restrict__|__restrict)\b|[*&]")
-#: Whole numbers of C++ by the word that says their size.
+#: Bits of C++'s integers, by the word that decides their size.
 _BITS: Final = {"bool": 8, "char": 8, "short": 16, "long": 64}
-#: How the parts of a reduction become one number.
+#: The operation that combines the partial results of a reduction, by its operator.
 _COMBINED: Final[Mapping[str, Callable[[NDArray[Any]], Any]]] = {
     "+": np.sum, "-": np.sum, "*": np.prod, "max": np.max, "min": np.min,
 }  # fmt: skip

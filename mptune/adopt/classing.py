@@ -187,7 +187,7 @@ class _Finder:
             self._signature(node, node.spelling, bool(attributes & {"CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR"}))
 
     def _typedef(self, node: Node) -> None:
-        """Note a name of a type. Where the name is used, the type is written anew, but for pointers and arrays."""
+        """Note a typedef. Its uses are replaced by the type it stands for, except pointers and arrays."""
         underlying = node.cursor.underlying_typedef_type.get_canonical()
         found = scalar_of(underlying)
         if found is not None and not is_pointer(underlying):

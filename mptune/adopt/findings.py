@@ -122,7 +122,7 @@ class AdoptedBuffer:
 
     @property
     def metric(self) -> str:
-        """How it is compared by default: NRMSE divides by a mean, which either sign makes small."""
+        """The default error metric: NRMSE divides by the mean, which is near 0 for values of both signs."""
         values = self._results_apart()
         is_apart = self.is_apart
         one = SIGNED if any(map(_has_signs, values if is_apart else [np.concatenate(values)])) else UNSIGNED

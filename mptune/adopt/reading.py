@@ -106,7 +106,7 @@ class Memory:
 
     @property
     def padding(self) -> tuple[bool, ...]:
-        """Of each byte whether it is between fields; empty if none is, or that is not known."""
+        """For each byte whether it is padding; empty if no byte is, or if the layout is not known."""
         if not all(_bytes_of(field.scalar) for field in self.fields):
             return ()
         spans = [(field.offset, field.offset + field.count * _bytes_of(field.scalar)) for field in self.fields]
@@ -534,7 +534,7 @@ _NAMING: Final = (
     *("DECL_REF_EXPR", "MEMBER_REF_EXPR", "TYPE_REF", "TEMPLATE_REF", "OVERLOADED_DECL_REF", "NAMESPACE_REF"),
     *("VAR_DECL", "PARM_DECL", "FIELD_DECL", "CXX_BASE_SPECIFIER", "CALL_EXPR"),
 )
-#: What to do about libraries, by how their headers begin.
+#: Advice on libraries that are not supported, by the beginning of their headers' names.
 _LIBRARIES: Final = {
     "cub/": "write its reductions and scans out with shared memory: mptune adopts no cub",
     "thrust/": "write its algorithms out as kernels: mptune adopts no thrust",

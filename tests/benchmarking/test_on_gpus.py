@@ -1,4 +1,4 @@
-"""What the benchmarks for GPUs compute: of played libraries and clocks, of recordings."""
+"""The GPU benchmarks, run on simulated libraries and clocks, and on recordings."""
 
 from __future__ import annotations
 

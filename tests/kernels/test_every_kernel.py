@@ -356,7 +356,7 @@ OUTPUT_TYPES = {
     ("name", "parameter"), few([(name, each) for name, types in INPUT_TYPES.items() for each in types][::-1], 4)
 )
 def test_inputs_are_rounded_once_to_their_own_type(name: str, parameter: str) -> None:
-    """What is computed with them has the wider types of the others."""
+    """Operations with these arguments have the wider types of the other operands."""
     kernel, case = load_kernel(name), by_kernel[name]
     run = launcher(kernel, case.error_sizes, seed=8)
     inputs = dict(run.data.inputs)

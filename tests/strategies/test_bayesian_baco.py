@@ -176,7 +176,7 @@ def test_values_keep_the_order_of_scores(log: bool, minimise: bool, penalty: str
         assert values.std() == pytest.approx(1.0)
 
 
-#: Three coordinates, of which the first two share a length scale.
+#: Three coordinates; the first two share a length scale.
 PRIOR = GammaPrior(1.3, 0.1, np.array([0, 0, 1]))
 
 OPTIONS = BayesianBacoOptions(iterations=60)
