@@ -10,6 +10,7 @@ that run: nothing is computed from a formula.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
@@ -232,9 +233,10 @@ class Live:
                         pass_fds=[theirs.fileno()],
                     )
                 with child, cast(BinaryIO, ours.makefile("rb", buffering=1 << 20)) as stream:
-                    for told in _operations(stream):
-                        turn.do(told, stream, ours)
-                    turn.end(self._answers)
+                    with contextlib.suppress(ConnectionError):  # it has ended early, which its exit code tells
+                        for told in _operations(stream):
+                            turn.do(told, stream, ours)
+                        turn.end(self._answers)
                     code = child.wait()
             if turn.is_stale:
                 return False

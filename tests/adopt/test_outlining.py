@@ -253,6 +253,18 @@ Matrix m;
 """
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("table", ["static const int table[3]", "constexpr double table[3]"])
+def test_loops_may_read_tables_that_nobody_can_write(tmp_path: Path, table: str) -> None:
+    path = tmp_path / "table.cpp"
+    path.write_text(
+        f"#include <cstdio>\n{table} = {{1, 2, 4}};\nint main() {{\nstatic double a[3000];\n"
+        f'{PARALLEL}for (int i = 0; i < 3000; i++) a[i] = i / 7.0 + table[i % 3];\nstd::printf("%g\\n", a[5]);\n}}\n'
+    )
+    _, document = adopt(AdoptSettings((path,)), tmp_path / "table")
+    assert max(document["errors"].values()) < 1e-15
+
+
 @pytest.mark.nightly
 def test_elements_may_be_given_by_functions_of_a_struct(tmp_path: Path) -> None:
     each = "for (int j = 0; j < n; j++) m(i, j) = b[j] + m(i, j + 1);"

@@ -694,10 +694,13 @@ std::string described(const argument& a) {
     return text("{\"kind\": \"struct\", \"bytes\": %u, \"value\": \"", a.bytes) + hex + "\", \"pointers\": [" + pointers + "]}";
 }
 
-// The allocations that a launch can reach through its arguments, and all variables in device memory.
-std::vector<allocation*> reached(const argument* arguments, unsigned count) {
+// The allocations that a launch can reach through its arguments, and all variables in device memory. With types, what is
+// passed as const is left out.
+std::vector<allocation*> reached(const argument* arguments, unsigned count, const char* const* types = nullptr) {
     std::set<allocation*> found;
     for (unsigned i = 0; i < count; ++i) {
+        const std::string type = types != nullptr ? after_equals(types[i]) : "";
+        if (type.rfind("const ", 0) == 0 && type.find('*') == type.size() - 1) continue;
         for (unsigned at = 0; at + sizeof(void*) <= arguments[i].bytes; at += sizeof(void*)) {
             const void* pointer;
             memcpy(&pointer, static_cast<const char*>(arguments[i].address) + at, sizeof pointer);
@@ -774,7 +777,8 @@ void launch(const site& at, const prepared& kernel, const extents& shape) {
         }
     } else if (r.is_on()) {
         r.note(line + "}");
-        for (allocation* const a : reached(arguments, count)) {
+        // (What is const may be in memory that nobody can write.)
+        for (allocation* const a : reached(arguments, count, kernel.types)) {
             if (is_shared_with_host(*a)) tell_host(*a);
         }
     }
