@@ -49,6 +49,7 @@ from mptune.adopt.written_files import Compared, compared_files, type_in_files
 from mptune.emit.common import MARK, was_emitted, write_files
 from mptune.errors import MptuneError, RunFileError
 from mptune.precision import PRECISIONS
+from mptune.results.estimates import METRICS
 from mptune.results.objective import Objective
 from mptune.results.speedup import TIE, Ratio
 from mptune.results.trial import Trial
@@ -206,7 +207,8 @@ def into(
     kept = [name for each in types if each["to"] != each["wanted"] for name in each["members"]]
     whole = [(old.seconds, new.seconds) for old, new in rounds]
     kernels = [(_kernels_s(old), _kernels_s(new)) for old, new in rounds]
-    slower, is_slower = _slower(whole, kernels, kept, found.info.backend)
+    gpu = METRICS.get(objective.metric)
+    slower, is_slower = _slower(whole, kernels, kept, gpu.name if gpu is not None else found.info.backend)
     beside, left_out = _beside(places, settings)
     return {
         **document,
@@ -775,7 +777,7 @@ def _time_of(rounds: Sequence[tuple[float, float]], tick_s: float) -> dict[str, 
 
 
 def _slower(
-    whole: Sequence[tuple[float, float]], kernels: Sequence[tuple[float, float]], kept: Sequence[str], backend: str
+    whole: Sequence[tuple[float, float]], kernels: Sequence[tuple[float, float]], kept: Sequence[str], device: str
 ) -> tuple[list[str], bool]:
     """Say which part of a patched program takes longer than before, if it does; and whether nothing is faster.
 
@@ -783,7 +785,7 @@ def _slower(
         whole: times of the original and the new program, in turns.
         kernels: those of their kernels; zeros if they are not known.
         kept: variables without the type that the winner has for them.
-        backend: where the types were tuned.
+        device: that the types were tuned for: "host", another backend, or a GPU of which they were estimates.
     """
     old, new = map(min, zip(*whole, strict=True))
     ratio = Ratio.of([max(second, _TICK_S) / max(first, _TICK_S) for first, second in whole])
@@ -796,8 +798,8 @@ def _slower(
         rest, old_rest = max(new - new_kernels, 0.0), max(old - old_kernels, 0.0)
         said += f" (kernels {new_kernels:.3g} s, and {old_kernels:.3g} s before; "
         said += f"the rest {rest:.3g} s, and {old_rest:.3g} s before)"
-    if backend != "host":
-        said += f"; the types were tuned for {backend}, of which that says little"
+    if device != "host":
+        said += f"; the types were tuned for {device}, of which that says little"
     elif is_faster:
         said += "; the kernels are faster, and what converts between host and device is not worth it"
     elif kept:
@@ -808,7 +810,7 @@ def _slower(
         said += "change what keeps it (see the other notes), or let the others keep theirs (tune with -p NAME=fp64)"
     else:
         said += "; keep the original, or tune at the sizes that the program is used with"
-    return [said], backend == "host" and not is_faster
+    return [said], device == "host" and not is_faster
 
 
 # -- writing -----------------------------------------------------------------------------------------
