@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mptune.markup import Description, Fact, Table, few_names, number, pairs
 from mptune.precision import PRECISIONS
-from mptune.results.estimates import COMMON, METRICS
+from mptune.results.estimates import METRICS
 from mptune.results.kernel_times import HOST, host_ms, kernel_times
 from mptune.results.speedup import TIE
 from mptune.results.trial import Status, Trial
@@ -373,7 +373,7 @@ def _gpu_of_program(run: Run) -> str:
     if run.info.backend != "host" or not run.info.objective.is_time:
         return ""
     places = " ".join(str(kernel.get("place", "")) for kernel in run.info.adopted.get("kernels", ()))
-    return COMMON["hip"] if ".hip:" in places else COMMON["cuda"] if ".cu:" in places else ""
+    return "mi250x" if ".hip:" in places else "a100" if ".cu:" in places else ""
 
 
 def verified_text(run: Run, trial: Trial) -> str:

@@ -34,7 +34,6 @@ class Gpu:
     """
 
     name: str
-    vendor: str
     fp64: float
     fp32: float
     fp16: float
@@ -48,16 +47,14 @@ class Gpu:
 # Conversions of NVIDIA's GPUs: CUDA C++ Programming Guide, throughput of arithmetic instructions (16 a clock and
 # multiprocessor; 2 of fp64 on consumer GPUs). AMD publishes none: CDNA's instruction set converts at the rate of fp64.
 GPUS: Final[Mapping[str, Gpu]] = {
-    "v100": Gpu("V100 SXM2", "cuda", 3.9, 7.85, 7.85, 7.85, 1.96, 1.96, 0.9, "NVIDIA Tesla V100 white paper, table 1"),
-    "a100": Gpu("A100 SXM", "cuda", 4.85, 9.75, 19.5, 9.75, 2.44, 2.44, 1.555, "NVIDIA A100 white paper, table 1"),
-    "h100": Gpu("H100 SXM", "cuda", 16.75, 33.45, 33.45, 33.45, 4.18, 16.7, 3.35, "NVIDIA H100 white paper, table 2"),
-    "rtx3090": Gpu("RTX 3090", "cuda", 0.28, 17.8, 8.9, 8.9, 0.28, 2.22, 0.936, "NVIDIA GA102 white paper, table 2"),
-    "rtx4090": Gpu("RTX 4090", "cuda", 0.645, 41.3, 20.65, 20.65, 0.65, 5.16, 1.008, "NVIDIA Ada white paper, table 2"),
-    "mi250x": Gpu("MI250X, one die", "hip", 12.0, 12.0, 12.0, 12.0, 12.0, 12.0, 1.638, "AMD CDNA 2 white paper"),
-    "mi300x": Gpu("MI300X", "hip", 40.85, 81.7, 81.7, 81.7, 40.85, 40.85, 5.3, "AMD CDNA 3 white paper"),
+    "v100": Gpu("V100 SXM2", 3.9, 7.85, 7.85, 7.85, 1.96, 1.96, 0.9, "NVIDIA Tesla V100 white paper"),
+    "a100": Gpu("A100 SXM", 4.85, 9.75, 19.5, 9.75, 2.44, 2.44, 1.555, "NVIDIA A100 white paper"),
+    "h100": Gpu("H100 SXM", 16.75, 33.45, 33.45, 33.45, 4.18, 16.7, 3.35, "NVIDIA H100 white paper"),
+    "rtx3090": Gpu("RTX 3090", 0.28, 17.8, 8.9, 8.9, 0.28, 2.22, 0.936, "NVIDIA GA102 white paper"),
+    "rtx4090": Gpu("RTX 4090", 0.645, 41.3, 20.65, 20.65, 0.65, 5.16, 1.008, "NVIDIA Ada white paper"),
+    "mi250x": Gpu("MI250X, one die", 12.0, 12.0, 12.0, 12.0, 12.0, 12.0, 1.638, "AMD CDNA 2 white paper"),
+    "mi300x": Gpu("MI300X", 40.85, 81.7, 81.7, 81.7, 40.85, 40.85, 5.3, "AMD CDNA 3 white paper"),
 }
-#: The GPU that most programs of a vendor's are written for.
-COMMON: Final[Mapping[str, str]] = {"cuda": "a100", "hip": "mi250x"}
 
 #: Arithmetic instructions in fp64 and in narrower types beside one first approximation, on the usual path of what nvcc
 #: 13 compiles for sm_80; a function is the mean of exp, log, sin, cos and pow.
