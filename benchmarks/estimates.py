@@ -102,8 +102,8 @@ def main() -> None:
             "",
             "The estimate has no latencies, no caches and no instructions but arithmetic. The rates of 16-bit",
             "types are those of single numbers, half of what a GPU has for pairs; kernels of the paper use pairs,",
-            "which may be why less is estimated where fp16 wins. AMD publishes no rates of functions: those of NVIDIA",
-            "stand in for them.",
+            "which may be why less is estimated where fp16 wins. AMD publishes no rates of conversions and functions:",
+            "those of LLVM's scheduling model stand in for them.",
             "",
         )
     )

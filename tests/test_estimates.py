@@ -71,6 +71,31 @@ def test_functions_are_counted_under_their_policy() -> None:
     assert found["root", ("x_type",), "accurate"] == N
 
 
+def test_operations_of_types_that_the_text_names_itself_are_counted() -> None:
+    found = counted(
+        "float s = 0.5f; double d = x[i]; float2 v = make_float2(s, 2.0f);"
+        "s = v.x * v.y + sqrtf(s); d = d / 3.0 + d; y[i] = i % 2 ? s : 0.0f; y[i] += d;"
+    )
+    operations = {(kind, types): number for (kind, types, _), number in found.items() if kind != "conversion"}
+    assert operations == {
+        ("product", ("fp32",)): N,
+        ("root", ("fp32",)): N,
+        ("sum", ("fp32",)): N,
+        ("quotient", ("fp64",)): N,
+        ("sum", ("fp64",)): N,
+        ("sum", ("y_type", "fp64")): N,
+    }
+    assert found["conversion", ("fp64",), "x_type"] == N
+    assert found["conversion", ("y_type",), "fp32"] == N
+
+
+def test_a_text_whose_own_types_cannot_be_counted_says_so() -> None:
+    body = "constexpr float one = 1.0f; y[i] = x[i] * x[i] + one;"
+    (found,) = Instrument(kernel(body), SIZES, is_counting=True).counts({}).values()
+    assert found.is_partial
+    assert ("product", N) in [(each.kind, each.number) for each in found.operations]
+
+
 def test_a_loop_of_many_turns_is_counted_turn_by_turn() -> None:
     found = counted("{{ y_type }} sum = 0; for (int k = 0; k < i; ++k) sum += x[k]; y[i] = sum;")
     assert found["sum", ("x_type", "y_type"), "accurate"] == N * (N - 1) // 2

@@ -32,7 +32,7 @@ from mptune.measure.buffers import run_once
 from mptune.measure.program import Program, first_that_runs
 from mptune.precision import COMPOUND, PRECISIONS, TRACED, Precision, precision
 from mptune.results.estimates import DEFINED, ROOM, Count, Counts, decoded, table
-from mptune.source.render import cited, render
+from mptune.source.render import cited, names_types, render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
 
@@ -93,7 +93,10 @@ class _TracedProgram(Program):
             types = [names[kernel.name].get(p.name, p.name) for p in _of_kind(kernel, PrecisionParameter)]
             policies = [names[kernel.name].get(p.name, p.name) for p in _of_kind(kernel, PolicyParameter)]
             operations[kernel.name] += decoded(found, types.__getitem__, policies.__getitem__)
-        return {name: Counts(tuple(operations[name]), *self._moved(arrays.get(name, ()))) for name in names}
+        return {
+            name: Counts(tuple(found), *self._moved(arrays.get(name, ())), name in self._instrument.left_out)
+            for name, found in operations.items()
+        }
 
     def _moved(self, arrays: Iterable[tuple[Argument, Argument, int]]) -> tuple[dict[str, int], int]:
         """Return elements by precision, and bytes of integers, of arguments with their buffers and launches."""
@@ -162,6 +165,7 @@ class Instrument:
         self.sizes = sizes
         self._data = data or DataManager(self.tunable, sizes, seed=seed)
         self.binaries: dict[Any, Binary] = {}
+        self.left_out = set[str]()  #: kernels without the operations of types that their templates name themselves
         #: Configurations to try, by the signature values that are compiled.
         self._bases: dict[tuple[Value, ...], list[Configuration]] = {}
         chosen = (PrecisionParameter, PolicyParameter)
@@ -211,12 +215,18 @@ class Instrument:
         if len(types) > _MOST_TYPES:
             raise KernelError(f"{kernel.called}: at most {_MOST_TYPES} precision parameters can be chosen at run time")
         key = (kernel.name, base, tuple(sizes.items()))
+        has_own = self.is_counting and kernel.name not in self.left_out and names_types(kernel)
         if key not in self.binaries:
-            source = DEFINED * self.is_counting + render(kernel, base, sizes, is_traced=True)
+            source = DEFINED * self.is_counting + render(
+                kernel, base, sizes, is_traced=True, is_every_type_traced=has_own
+            )
             self._announce("compile")
             try:
                 self.binaries[key] = self._backend.compiler.compile(source, kernel.function, self._options)
             except CompileError as error:
+                if has_own:
+                    self.left_out.add(kernel.name)
+                    return self.compile(kernel, base, sizes)
                 raise CompileError(
                     f"{kernel.called} does not compile with types that are chosen when it runs: "
                     f"{_by_name(cited(str(error), kernel, base, sizes), types)}"

@@ -9,7 +9,7 @@ would be most of a GPU's time. Which types are accurate is measured; which of th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,7 +30,7 @@ class Gpu:
     """Published peak rates of a GPU.
 
     Operations are multiply-adds of single numbers, in 1e12 a second: half the published operations, and in 16 bits a
-    quarter, since these are published for pairs of numbers.
+    quarter, since these are published for pairs of numbers. A type without arithmetic of its own has the rate of fp32.
     """
 
     name: str
@@ -39,22 +39,53 @@ class Gpu:
     fp16: float
     bf16: float
     conversions_fp64: float  #: conversions from and to fp64, in 1e12 a second
-    conversions: float  #: other conversions, and first approximations of functions
+    conversions: float  #: other conversions
+    functions: float  #: first approximations of functions, quotients and roots
     memory: float  #: in 1e12 bytes a second
     source: str
 
 
-# Conversions of NVIDIA's GPUs: CUDA C++ Programming Guide, throughput of arithmetic instructions (16 a clock and
-# multiprocessor; 2 of fp64 on consumer GPUs). AMD publishes none: CDNA's instruction set converts at the rate of fp64.
+def _gpu(name: str, cores: int, ghz: float, a_clock: Sequence[int], memory: float, source: str) -> Gpu:
+    """Return the rates of a GPU by what one of its cores (a multiprocessor or compute unit) does a clock."""
+    return Gpu(name, *(each * cores * ghz * 1e-3 for each in a_clock), memory, source)
+
+
+_GUIDE: Final = "CUDA C++ Programming Guide, throughput of native arithmetic instructions"
+# The white papers' operations a second follow from the clocks here. Not checked: "other conversions" of compute
+# capability 8.9 and 9.0. AMD publishes no rates of conversions, functions, and single numbers in fp16 on the MI300X.
+_SCHEDULE: Final = "LLVM's SISchedule.td (WriteDoubleCvt 1, WriteFloatCvt 4, WriteTrans32 4)"
+#: Of each GPU its cores, GHz, and results a clock and core: fp64, fp32, fp16, bf16; conversions of fp64, others,
+#: functions.
 GPUS: Final[Mapping[str, Gpu]] = {
-    "v100": Gpu("V100 SXM2", 3.9, 7.85, 7.85, 7.85, 1.96, 1.96, 0.9, "NVIDIA Tesla V100 white paper"),
-    "a100": Gpu("A100 SXM", 4.85, 9.75, 19.5, 9.75, 2.44, 2.44, 1.555, "NVIDIA A100 white paper"),
-    "h100": Gpu("H100 SXM", 16.75, 33.45, 33.45, 33.45, 4.18, 16.7, 3.35, "NVIDIA H100 white paper"),
-    "rtx3090": Gpu("RTX 3090", 0.28, 17.8, 8.9, 8.9, 0.28, 2.22, 0.936, "NVIDIA GA102 white paper"),
-    "rtx4090": Gpu("RTX 4090", 0.645, 41.3, 20.65, 20.65, 0.65, 5.16, 1.008, "NVIDIA Ada white paper"),
-    "mi250x": Gpu("MI250X, one die", 12.0, 12.0, 12.0, 12.0, 12.0, 12.0, 1.638, "AMD CDNA 2 white paper"),
-    "mi300x": Gpu("MI300X", 40.85, 81.7, 81.7, 81.7, 40.85, 40.85, 5.3, "AMD CDNA 3 white paper"),
-}
+    "v100": _gpu(
+        "V100 SXM2", 80, 1.53, (32, 64, 64, 64, 16, 16, 16), 0.9,
+        f"NVIDIA Tesla V100 white paper (7.8, 15.7, 31.4 TFLOPS, 900 GB/s); {_GUIDE}, 7.x",
+    ),
+    "a100": _gpu(
+        "A100 SXM", 108, 1.41, (32, 64, 128, 64, 16, 16, 16), 1.555,
+        f"NVIDIA A100 white paper (9.7, 19.5, 78, 39 TFLOPS, 1555 GB/s); {_GUIDE}, 8.0",
+    ),
+    "h100": _gpu(
+        "H100 SXM", 132, 1.98, (64, 128, 128, 128, 16, 64, 16), 3.35,
+        f"NVIDIA H100 white paper (33.5, 66.9, 133.8, 133.8 TFLOPS, 3.35 TB/s; 16 SFUs a core); {_GUIDE}, 9.0",
+    ),
+    "rtx3090": _gpu(
+        "RTX 3090", 82, 1.695, (2, 128, 64, 64, 2, 16, 16), 0.936,
+        f"NVIDIA GA102 white paper (35.6 TFLOPS in fp32 and fp16, 936 GB/s); {_GUIDE}, 8.6",
+    ),
+    "rtx4090": _gpu(
+        "RTX 4090", 128, 2.52, (2, 128, 64, 64, 2, 16, 16), 1.008,
+        f"NVIDIA Ada white paper (82.6 TFLOPS in fp32 and fp16, 1008 GB/s); {_GUIDE}, 8.9",
+    ),
+    "mi250x": _gpu(
+        "MI250X, one die", 110, 1.7, (64, 64, 64, 64, 64, 16, 16), 1.638,
+        f"AMD CDNA 2 white paper (128 FLOPS a clock and CU in fp64 and fp32, 3.28 TB/s for both dies); {_SCHEDULE}",
+    ),
+    "mi300x": _gpu(
+        "MI300X", 304, 2.1, (64, 128, 64, 128, 64, 16, 16), 5.3,
+        f"AMD CDNA 3 white paper (128 FLOPS a clock and CU in fp64, 256 in fp32, 5.3 TB/s); {_SCHEDULE}",
+    ),
+}  # fmt: skip
 
 #: Arithmetic instructions in fp64 and in narrower types beside one first approximation, on the usual path of what nvcc
 #: 13 compiles for sm_80; a function is the mean of exp, log, sin, cos and pow.
@@ -91,11 +122,13 @@ class Counts:
         elements: numbers that it moves, by the precision parameter of their buffer or a precision: each element of a
             buffer once a launch, or twice if the kernel reads and writes it.
         integer_bytes: of buffers of integers, likewise.
+        is_partial: whether operations of types that the template names itself are left out.
     """
 
     operations: tuple[Count, ...]
     elements: Mapping[str, int]
     integer_bytes: int
+    is_partial: bool = False
 
 
 def metric_of(gpu: str) -> str:
@@ -133,7 +166,7 @@ def _seconds(counts: Counts, gpu: Gpu, configuration: Mapping[str, Value]) -> fl
 
     # Sums and products of one type are fused as far as there are pairs of them.
     sums, products, steps = dict[str, float](), dict[str, float](), dict[str, float]()
-    of_fp64 = others = 0.0
+    of_fp64 = others = functions = 0.0
     for each in counts.operations:
         of, operand = chosen(each.types), chosen(each.of) if each.of else None
         computed = of.computed_in or of
@@ -156,7 +189,7 @@ def _seconds(counts: Counts, gpu: Gpu, configuration: Mapping[str, Value]) -> fl
                 is_narrow and each.kind == "function" and configuration.get(each.policy, each.policy) != "accurate"
             )
             steps[name] = steps.get(name, 0.0) + number * (_QUICK_STEPS if is_quick else _STEPS[each.kind][is_narrow])
-            others += number
+            functions += number
     for name in {*sums, *products}:
         steps[name] = steps.get(name, 0.0) + max(sums.get(name, 0.0), products.get(name, 0.0))
     rates = {"fp64": gpu.fp64, "fp32": gpu.fp32, "fp16": gpu.fp16, "bf16": gpu.bf16}
@@ -166,7 +199,7 @@ def _seconds(counts: Counts, gpu: Gpu, configuration: Mapping[str, Value]) -> fl
         moved / gpu.memory * 1e-12,
         busy.pop("fp64", 0.0),
         math.fsum(busy.values()),
-        (of_fp64 / gpu.conversions_fp64 + others / gpu.conversions) * 1e-12,
+        (of_fp64 / gpu.conversions_fp64 + others / gpu.conversions + functions / gpu.functions) * 1e-12,
     )
 
 
@@ -216,5 +249,4 @@ def _types_in(halves: NDArray[np.uint64], parameters: Callable[[int], str]) -> t
     bits = int(halves[0]) | int(halves[1]) << 64
     named = [name for bit, name in _NAMED.items() if bits & bit]
     chosen = [parameters(k) for k in range(120) if bits >> k & 1]
-    # A double of the template has no bit.
-    return (*chosen, *named) or ("fp64",)
+    return (*chosen, *named)

@@ -76,15 +76,26 @@ class _PolicyName(str):
         return self.cpp
 
 
-def render(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int], *, is_traced: bool = False) -> str:
+def render(
+    kernel: Kernel,
+    configuration: Configuration,
+    sizes: Mapping[str, int],
+    *,
+    is_traced: bool = False,
+    is_every_type_traced: bool = False,
+) -> str:
     """Return the source of a configuration, for every backend; a traced source is for the host only.
 
     In a traced source, precisions and policies are chosen at run time (``traced.hpp``), in the order of the parameters;
-    the template's own logic sees the configuration's.
+    the template's own logic sees the configuration's. With ``is_every_type_traced``, operations of the types that the
+    template names itself are counted as well, which not every text allows.
     """
     name = _locate(kernel).name
     configuration = kernel.own(configuration)
     body = render_body(kernel, configuration, sizes, is_traced=is_traced)
+    if is_every_type_traced:
+        body = _OWN_LITERAL.sub(_traced_literal, _OWN_TYPE.sub(r"\1own_\2", comments_blanked(body)))
+        body = _OF_FLOAT.sub(lambda found: f"mp::{found[2]}{'<mp::fast>' if found[1] else ''}", body)
     # A block known to the compiler gives the loops over its threads constant bounds.
     block = ", ".join(map(str, kernel.launch_shape(configuration, Sizes(sizes)).block))
     entry = f"\n#if defined(MPTUNE_HOST)\nMPTUNE_HOST_ENTRY({kernel.function}, {block})\n#endif\n"
@@ -122,11 +133,13 @@ def with_parameters(kernel: Kernel, body: str, parameters: Sequence[str]) -> str
     return body[:end] + ", " * bool(kernel.passed) + ", ".join(parameters) + body[end:]
 
 
-def own_types(kernel: Tunable) -> str:
-    """Return the types that templates name themselves, with their kernels: "double in heavy"; empty for none."""
-    kernels = [kernel] if isinstance(kernel, Kernel) else getattr(kernel, "kernels", {}).values()
-    found = {k.name: sorted({*_OWN_TYPE.findall(comments_blanked(_locate(k).text))}) for k in kernels}
-    return ", ".join(f"{' and '.join(types)} in {name}" for name, types in found.items() if types)
+def names_types(kernel: Kernel) -> bool:
+    """Whether a kernel's template names types of numbers itself, which no parameter decides."""
+    return _OWN_TYPE.search(comments_blanked(_locate(kernel).text)) is not None
+
+
+def _traced_literal(match: re.Match[str]) -> str:
+    return f"mp::own_{'float' if match[0][-1] in 'fF' else 'double'}({match[0]})"
 
 
 def heading(kernel: Kernel, configuration: Configuration, sizes: Mapping[str, int]) -> str:
@@ -167,8 +180,14 @@ _HELPERS: Final[dict[str, Callable[..., Any]]] = {
 # -- finding the template ------------------------------------------------------------------------
 
 
-#: Types of numbers that no parameter decides.
-_OWN_TYPE: Final = re.compile(r"\b(?:double|float)\b")
+#: Types of numbers that no parameter decides, and their vectors; not in the name of a header.
+_OWN_TYPE: Final = re.compile(r"\b(make_)?((?:double|float)[1-4]?)\b(?!\.h)")
+_OWN_LITERAL: Final = re.compile(r"(?<![\w.])(?:(?:\d+\.\d*|\.\d+)(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+)[fF]?(?![\w.])")
+#: Functions of fp32: of C, and CUDA's fast ones.
+_OF_FLOAT: Final = re.compile(
+    r"(?<![\w:])(?:mptune_c::)?(__)?(r?sqrt|exp2|exp10|exp|expm1|log2|log10|log1p|log|pow|sin|cos|tan|asin|acos|atan2?|"
+    r"sinh|cosh|tanh|r?cbrt|r?hypot|erfc?|fabs|floor|ceil|trunc|round|rint|fmin|fmax|fma|fmod)f(?=\s*\()"
+)
 
 
 @dataclass(frozen=True, slots=True)

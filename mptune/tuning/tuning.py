@@ -29,7 +29,7 @@ from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.source.flags import compilers_of, recorded_flags
 from mptune.source.lints import examples, lints
-from mptune.source.render import heading, own_types, render_body
+from mptune.source.render import heading, render_body
 from mptune.space.arguments import checked
 from mptune.store import INTERRUPTED, RunFile, RunInfo, RunState
 from mptune.tuning.plan import TuningPlan
@@ -112,8 +112,9 @@ def tune(
             counts = evaluator.counts_of(spread(space.restrict(plan.kernel.baseline_values()))[0])
             # Parameters that may change what is done have counts of their own.
             plan = plan if work_names(plan.kernel) else dataclasses.replace(plan, counts=counts)
-            if own := own_types(plan.kernel):
-                remarks.append(f"the estimate leaves out what is computed in types that the text itself names ({own})")
+            if left_out := [name for name, each in counts.items() if each.is_partial]:
+                names = ", ".join(left_out)
+                remarks.append(f"the estimate leaves out what {names} computes in types that its text itself names")
         info = plan.describe(space, ready, command)
         for remark in (*remarks, *info.caveats):
             warn(remark)

@@ -62,6 +62,12 @@ MPTUNE_VECTORS_OF(long long, longlong)
 MPTUNE_VECTORS_OF(unsigned long long, ulonglong)
 MPTUNE_VECTORS_OF(float, float)
 MPTUNE_VECTORS_OF(double, double)
+#if defined(MPTUNE_COUNTED)
+using mp::own_double;
+using mp::own_float;
+MPTUNE_VECTORS_OF(mp::own_float, own_float)
+MPTUNE_VECTORS_OF(mp::own_double, own_double)
+#endif
 #undef MPTUNE_VECTORS_OF
 
 template <class T>

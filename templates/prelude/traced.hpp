@@ -75,6 +75,8 @@ constexpr int shift_of_bits = 120;
 template <class T>
 constexpr int bit_of = 0;
 template <>
+constexpr int bit_of<double> = bit_of_fp64;
+template <>
 constexpr int bit_of<float> = bit_of_fp32;
 template <>
 constexpr int bit_of<half> = bit_of_fp16;
@@ -156,30 +158,35 @@ constexpr types types_of = static_cast<types>(bit_of<T>) << shift_of_bits;
 template <types M>
 constexpr types types_of<traced<M>> = M;
 
+// How a number is held: one of a template's own float as such, because its arrays are in memory.
+template <types M>
+using holding = choose_t<M == types_of<float>, float, double>;
+
 }  // namespace detail
 
 template <types M>
 struct traced {
-    double value;
+    using held_as = detail::holding<M>;
+    held_as value;
     traced() = default;
     template <class T, class = detail::enable_if_t<detail::is_number<T> && !detail::is_traced<T>>>
-    MPTUNE_INLINE traced(T x) : value(static_cast<double>(x)) {
+    MPTUNE_INLINE traced(T x) : value(static_cast<held_as>(x)) {
         if constexpr (detail::same<T, bool>) return;
         // Every type has the small integers, which is known where they are literals.
         if constexpr (detail::is_integer<T>)
             if (__builtin_constant_p(x) && x <= T(8) && (T(-1) > T(0) || x >= T(-8))) return;
-        if constexpr (detail::bit_of<T> || detail::same<T, double>) detail::count<detail::counted::conversion, M, detail::types_of<T>>();
-        value = detail::rounded_to<M>(value);
+        if constexpr (detail::bit_of<T>) detail::count<detail::counted::conversion, M, detail::types_of<T>>();
+        value = static_cast<held_as>(detail::rounded_to<M>(value));
     }
     // What depends on no more than this does has no wider type.
     template <types N, class = detail::enable_if_t<N != M>>
-    MPTUNE_INLINE traced(traced<N> x) : value((N & ~M) == 0 ? x.value : detail::rounded_to<M>(x.value)) {
+    MPTUNE_INLINE traced(traced<N> x) : value(static_cast<held_as>((N & ~M) == 0 ? x.value : detail::rounded_to<M>(x.value))) {
         detail::count<detail::counted::conversion, M, N>();
     }
     MPTUNE_INLINE operator double() const { return value; }
     static MPTUNE_INLINE traced held(double x) {
         traced result;
-        result.value = x;
+        result.value = static_cast<held_as>(x);
         return result;
     }
 };
@@ -187,6 +194,9 @@ struct traced {
 // What the k-th precision parameter and the k-th policy parameter are in a template.
 template <int k>
 using type_of_parameter = traced<static_cast<types>(1) << k>;
+// The types that a template names itself, where their operations are counted.
+using own_float = traced<detail::types_of<float>>;
+using own_double = traced<detail::types_of<double>>;
 template <int k>
 constexpr policy policy_of_parameter = static_cast<policy>(8 + k);
 
