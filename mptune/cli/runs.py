@@ -471,7 +471,7 @@ def _errors_by_size(known: KernelWisdom) -> list[dict[str, str]]:
     for signature in dict.fromkeys(known.signature_of(each.configuration) for each in timed):
         worst = dict.fromkeys((f"error at {pairs(record.place)}" for record in known.tuned), math.nan)
         for record in known.tuned:
-            if errors := record.signatures.get(signature):
+            if errors := record.by_signature.get(signature):
                 place = f"error at {pairs(record.place)}"
                 error = errors.worst.get("error", math.nan)
                 worst[place] = error if math.isnan(worst[place]) else max(worst[place], error)

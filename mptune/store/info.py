@@ -13,7 +13,7 @@ import reprlib
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Annotated, Any, Final, Self
 
 from mptune.errors import MptuneError, RunFileError
@@ -373,6 +373,8 @@ def read_field(
     """Return a field of several objects as values of a type; the message of an error shows the first value."""
     try:
         return read_column(kind, column)
+    except _FieldError as reason:
+        raise error(f"{where}, {name}{reason}") from reason
     except (ValueError, TypeError, MptuneError) as reason:
         shown = reprlib.repr(column[0])
         raise error(f"{where}: its field {name!r} should be {_called(kind)}, and is {shown}") from reason
@@ -410,7 +412,14 @@ def read_column(kind: Any, column: Sequence[Any]) -> Sequence[Any]:
         entries = iter(found)
         return column if found is given else [dict(zip(each, entries, strict=False)) for each in column]
     kinds = types_of(kind)
-    return [kind(**{name: read_column(kinds[name], [each.get(name)])[0] for name in kinds}) for each in column]
+    required = [each.name for each in fields(kind) if each.default is MISSING and each.default_factory is MISSING]
+    return [
+        kind(**read_fields(kinds, each, f"[{number}]", _FieldError, required)) for number, each in enumerate(column)
+    ]
+
+
+class _FieldError(MptuneError):
+    """A field of a record within another one is wrong; the message begins with its place in a list."""
 
 
 def _require(is_right: bool) -> None:

@@ -187,10 +187,11 @@ class Chooser:
         self.candidates = self._candidates()
         points: dict[tuple[Signature, str], list[SizedError]] = defaultdict(list)
         for record in self.known.tuned:
-            for signature, errors in record.signatures.items():
-                for name in errors.worst.keys() & self.budget.keys():
+            for signature, errors in record.by_signature.items():
+                worst = errors.worst
+                for name in worst.keys() & self.budget.keys():
                     mean = errors.mean if name == "error" else None
-                    point = SizedError(record.sizes, errors.worst[name], errors.draws, mean, errors.rounded)
+                    point = SizedError(record.sizes, worst[name], errors.draws, mean, errors.rounded)
                     points[signature, name].append(point)
         self.growth = {key: fitted(some, confidence, key[0]) for key, some in points.items()}
         self._decisions: dict[tuple[int, ...], Decision] = {}
@@ -367,7 +368,7 @@ class Chooser:
             number = self.tuned.index(self._values(record.sizes))
             is_within = self._is_own and self.keeps(record.threshold)
             for signature, found in (
-                *record.signatures.items(),
+                *record.by_signature.items(),
                 *((signature_of(timed.configuration), timed.errors) for timed in record.configurations),
             ):
                 if any(found.worst.get(name, 0.0) > limit for name, limit in self.budget.items()):

@@ -18,7 +18,7 @@ from mptune.results.unseen import count_of, draws_of
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
 from mptune.wisdom.error_growth import rounded_at
-from mptune.wisdom.records import AtSize, Errors, KernelWisdom, Timed, Wisdom, fastest_first, is_wisdom
+from mptune.wisdom.records import AtSize, Errors, KernelWisdom, Timed, Wisdom, fastest_first, in_order, is_wisdom
 
 #: Configurations of a run that are kept beside its winner and its baseline: the fastest of tighter errors.
 _KEPT: Final = 8
@@ -76,7 +76,7 @@ def _joined(parts: Sequence[_Part]) -> KernelWisdom:
     wanted = {timed.configuration for record in records for timed in record.configurations}
     wanted = wanted.union(*(kept for *_, kept in parts))
     limited = [*(record.threshold for record in records), *(run.info.objective.limits for run in runs)]
-    names = [each for each in dict.fromkeys(["error", *(name for each in limited for name in each)]) if is_error(each)]
+    names = sorted({"error", *(name for each in limited for name in each if is_error(name))})
     found: dict[str, AtSize] = {}
     for record in (*records, *(_record(run, head, wanted, names) for run in runs)):
         known = found.get(record.run)
@@ -178,7 +178,7 @@ def _record(run: Run, head: KernelWisdom, wanted: Set[Configuration], names: Seq
         info.objective.limits,
         info.mptune_version,
         tuple(sorted(timed, key=fastest_first)),
-        signatures,
+        in_order(signatures),
         made=f"{info.created_at}, seed {info.seed}" if info.created_at else "",
         draws=sum(map(draws_of, run.trials)),
         form={size: value for size, value in info.sizes.items() if size in info.forms},
@@ -187,11 +187,11 @@ def _record(run: Run, head: KernelWisdom, wanted: Set[Configuration], names: Seq
 
 
 def _errors_of(trials: Sequence[Trial], names: Sequence[str]) -> Errors:
-    """Return the worst errors of the trials of one signature; infinite if no trial had a finite result."""
+    """Return the worst errors of the trials of one signature; None if no trial had a finite result."""
     # A single wrong configuration says nothing of its signature.
     valid = [trial for trial in trials if trial.is_valid]
     if not valid:
-        return Errors(dict.fromkeys(names, Reading(math.inf)))
+        return Errors(dict.fromkeys(names))
     known = {name: [each for trial in valid if not math.isnan(each := trial.metric(name))] for name in names}
     means = [(draws_of(trial), trial.error if draws_of(trial) == 1 else trial.metric("error_mean")) for trial in valid]
     draws, mean = max(means, key=lambda each: (each[0], each[1] if math.isfinite(each[1]) else 0.0))

@@ -1,7 +1,7 @@
 """The contents of a wisdom file, read and written as plain data; nothing in a file is ever run.
 
-A file is one JSON object, described by ``mptune/schemas/wisdom.json``. Its entries are sorted and stand on a line each,
-for comparison and version control: equal wisdom is written as the same bytes.
+A file is one JSON object, described by ``mptune/schemas/wisdom.json``: the records here, without empty fields. Entries
+are sorted and stand on a line each, for comparison and version control: equal wisdom is written as the same bytes.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import json
 import math
 import reprlib
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 from mptune.errors import WisdomError, did_you_mean
 from mptune.paths import open_regular, write_whole
@@ -22,18 +22,12 @@ from mptune.results.speedup import TIE
 from mptune.results.trial import Reading
 from mptune.space.arguments import Between
 from mptune.space.configuration import Configuration, Value
-from mptune.store.info import parse_json, plain, read_fields, types_of
+from mptune.store.info import parse_json, read_fields
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 #: The member that marks a wisdom file; its value is the version.
 _MARK: Final = "mptune_wisdom"
 _LARGEST_BYTES: Final = 16 << 20
-#: The members of a file that are called differently here.
-_MEMBERS: Final = {"worst": "errors", "mptune_version": "mptune", "is_best": "best", "is_baseline": "baseline"}
-#: The fields that are written by the records themselves.
-_WRITTEN_APART: Final = {"worst", "configuration", "configurations", "errors", "signatures", "tuned"}
-
-_Record = TypeVar("_Record")
 _Time = Annotated[float, Between(1e-30, 1e30)]
 _Error = Annotated[Reading, Between(0.0, math.inf)]
 
@@ -42,22 +36,22 @@ _Error = Annotated[Reading, Between(0.0, math.inf)]
 class Errors:
     """Errors that were measured at one size."""
 
-    #: the largest by the name of the metric (``error``, ``error.y``); infinite if a result was not finite
-    worst: Mapping[str, _Error]
+    #: the largest by the name of the metric (``error``, ``error.y``); None if a result was not finite
+    largest: Mapping[str, _Error | None]
     draws: Annotated[int, Between(1, 10**9)] = 1  #: number of inputs
     mean: _Error | None = None  #: mean of ``error``; None if not known
     #: by size, the rounding of the inputs relative to neighbouring sizes, where it is less
     rounded: Mapping[str, Annotated[float, Between(0, 1)]] = field(default_factory=dict)
 
     @property
+    def worst(self) -> dict[str, float]:
+        """The largest errors by the name of the metric; infinite if a result was not finite."""
+        return {name: math.inf if error is None else error for name, error in self.largest.items()}
+
+    @property
     def extent(self) -> tuple[int, int, str]:
         """The number of metrics and draws, to order what is known of the same errors."""
         return len(self.worst), self.draws, json.dumps(sorted(self.worst.items()))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the members of an entry."""
-        errors = {name: error if math.isfinite(error) else None for name, error in sorted(self.worst.items())}
-        return {**_members(self), "errors": errors}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +74,13 @@ class Timed:
             return True
         return self.interval[0] > 1 if self.interval is not None else self.speedup > 1 + TIE
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry of a file."""
-        return {"configuration": dict(self.configuration), **_members(self), **self.errors.to_json()}
+
+@dataclass(frozen=True, slots=True)
+class SignatureErrors:
+    """Errors of an accuracy signature at one size."""
+
+    errors: Errors
+    values: tuple[Value, ...] = ()  #: the accuracy signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +89,20 @@ class AtSize:
 
     sizes: Mapping[str, Annotated[int, Between(1, 2**53)]]  #: problem sizes by name
     #: error limits of the run by the names of the metrics; empty if it had none
-    threshold: Mapping[str, Annotated[float, Between(5e-324, sys.float_info.max)]]
-    mptune_version: str  #: version of mptune that made the run
-    configurations: tuple[Timed, ...]  #: the configurations worth keeping, the fastest first
-    signatures: Mapping[tuple[Value, ...], Errors]  #: errors by accuracy signature
+    threshold: Mapping[str, Annotated[float, Between(5e-324, sys.float_info.max)]] = field(default_factory=dict)
+    mptune_version: str = ""  #: version of mptune that made the run
+    configurations: tuple[Timed, ...] = ()  #: the configurations worth keeping, the fastest first
+    signatures: tuple[SignatureErrors, ...] = ()  #: errors by accuracy signature, in order
     made: str = ""  #: start and seed of the run, which identify it; empty if not known
     #: number of inputs of all its trials so far; the record with more is the later one
     draws: Annotated[int, Between(0, 10**9)] = 0
     form: Mapping[str, int] = field(default_factory=dict)  #: form of the problem, by name
     masked: tuple[str, ...] = ()  #: outputs whose reference has NaN, which may have NaN as well
+
+    @property
+    def by_signature(self) -> dict[tuple[Value, ...], Errors]:
+        """Errors by accuracy signature."""
+        return {each.values: each.errors for each in self.signatures}
 
     @property
     def place(self) -> dict[str, int]:
@@ -140,22 +143,13 @@ class AtSize:
             return max(self, other, key=lambda each: each.draws)
         # The entry with more errors replaces the other, in either order of the records.
         timed = sorted((*self.configurations, *other.configurations), key=lambda each: each.errors.extent)
-        signatures = sorted((*self.signatures.items(), *other.signatures.items()), key=lambda each: each[1].extent)
+        signatures = sorted((*self.signatures, *other.signatures), key=lambda each: each.errors.extent)
         configurations = {each.configuration: each for each in timed}
         return dataclasses.replace(
             self,
             configurations=tuple(sorted(configurations.values(), key=fastest_first)),
-            signatures=dict(signatures),
+            signatures=in_order({each.values: each.errors for each in signatures}),
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry of a file."""
-        signatures = sorted(self.signatures.items(), key=lambda entry: json.dumps(entry[0]))
-        return {
-            **_members(self),
-            "configurations": [timed.to_json() for timed in sorted(self.configurations, key=fastest_first)],
-            "signatures": [{"values": list(values), **errors.to_json()} for values, errors in signatures],
-        }
 
 
 def fastest_first(timed: Timed) -> tuple[float, str]:
@@ -163,20 +157,26 @@ def fastest_first(timed: Timed) -> tuple[float, str]:
     return timed.time_ms, timed.configuration.to_json()
 
 
+def in_order(errors: Mapping[tuple[Value, ...], Errors]) -> tuple[SignatureErrors, ...]:
+    """Return the errors of signatures in the order of a file."""
+    ordered = sorted(errors.items(), key=lambda entry: json.dumps(entry[0]))
+    return tuple(SignatureErrors(each, values) for values, each in ordered)
+
+
 @dataclass(frozen=True, slots=True)
 class KernelWisdom:
     """Wisdom of one kernel on one device."""
 
     kernel: str  #: name of the kernel
-    file: str  #: its definition file, the last two parts of the path; empty for a kernel made in Python
     backend: str  #: name of the backend
     device: str  #: name of the device
-    architecture: str  #: target of the compiler
-    metric: str  #: error metric of ``error``
-    metrics: Mapping[str, str]  #: further error metrics by the names of thresholds
-    definition_hash: str  #: SHA-256 of the definition file
-    template_hash: str  #: SHA-256 of the template
-    signature: tuple[str, ...]  #: names of the parameters that can change the numbers
+    file: str = ""  #: its definition file, the last two parts of the path; empty for a kernel made in Python
+    architecture: str = ""  #: target of the compiler
+    metric: str = ""  #: error metric of ``error``
+    metrics: Mapping[str, str] = field(default_factory=dict)  #: further error metrics by the names of thresholds
+    definition_hash: str = ""  #: SHA-256 of the definition file
+    template_hash: str = ""  #: SHA-256 of the template
+    signature: tuple[str, ...] = ()  #: names of the parameters that can change the numbers
     flags: tuple[str, ...] = ()  #: the user's compiler flags, the same for all of it
     tuned: tuple[AtSize, ...] = ()  #: results at each size
 
@@ -201,25 +201,16 @@ class KernelWisdom:
         """Return the values of a configuration that can change the numbers."""
         return tuple(configuration[name] for name in self.signature)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry of a file."""
-
-        def by_size(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-            return tuple(entry["sizes"].items()), *map(json.dumps, (entry.get("form", {}), entry["threshold"], entry))
-
-        return {**_members(self), "tuned": sorted((each.to_json() for each in self.tuned), key=by_size)}
-
 
 @dataclass(frozen=True, slots=True)
 class Wisdom:
     """The configurations for each kernel, device, size and error limit, with the evidence."""
 
-    kernels: tuple[KernelWisdom, ...]
+    kernels: tuple[KernelWisdom, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the document."""
-        kernels = [each.to_json() for each in sorted(self.kernels, key=lambda each: each.what)]
-        return {_MARK: FORMAT_VERSION, "kernels": kernels}
+        return {_MARK: FORMAT_VERSION, "kernels": _members(self.kernels)}
 
     def text(self) -> str:
         """Return the text of the file: an object without a list of entries is one line."""
@@ -268,12 +259,13 @@ class Wisdom:
         if type(version) is not int or version != FORMAT_VERSION:
             raise WisdomError(
                 f"{path}: wisdom of version {reprlib.repr(version)}, and this mptune reads {FORMAT_VERSION}: "
-                "upgrade mptune to read it"
+                "gather it again from its runs, or upgrade mptune"
             )
-        found = tuple(_kernel(*place) for place in _entries(document, "kernels", str(path)))
-        if len({each.what for each in found}) < len(found):
-            raise WisdomError(f"{path}: two entries of one kernel, device, metric and compiler flags")
-        return cls(found)
+        kinds = {"kernels": tuple[KernelWisdom, ...]}
+        found = cls(**read_fields(kinds, document, str(path), WisdomError))
+        if wrong := _fault(found):
+            raise WisdomError(f"{path}: {wrong}")
+        return found
 
 
 def is_wisdom(path: str | Path) -> bool:
@@ -287,17 +279,36 @@ def is_wisdom(path: str | Path) -> bool:
         return False
 
 
-def _members(record: Any) -> dict[str, Any]:
-    """Return the members of an entry, without further records and without empty fields that may be missing."""
-    found = {}
-    for each in fields(record):
-        value = getattr(record, each.name)
-        is_optional = each.default is not MISSING or each.default_factory is not MISSING
-        if each.name in _WRITTEN_APART or (is_optional and (value is False or value in (None, "", (), {}))):
-            continue
-        value = dict(sorted(value.items())) if isinstance(value, Mapping) else value
-        found[_MEMBERS.get(each.name, each.name)] = plain(value)
-    return found
+def _members(value: Any) -> Any:
+    """Return a record, or a part of one, of JSON types, without the empty fields of records."""
+    if is_dataclass(value):
+        shown = {each.name: getattr(value, each.name) for each in fields(value)}
+        return {name: _members(part) for name, part in shown.items() if part not in (None, False, "", (), {})}
+    if isinstance(value, Mapping):
+        return {name: _members(part) for name, part in value.items()}
+    return [*map(_members, value)] if isinstance(value, tuple) else value
+
+
+def _fault(wisdom: Wisdom) -> str:
+    """Return what is wrong in wisdom beyond the types of its fields; empty if nothing is."""
+    if len({each.what for each in wisdom.kernels}) < len(wisdom.kernels):
+        return "two entries of one kernel, device, metric and compiler flags"
+    for kernel in wisdom.kernels:
+        names, length = ", ".join(kernel.signature), len(kernel.signature)
+        if len({frozenset(each.sizes) for each in kernel.tuned}) > 1:
+            return f"the entries of kernel {kernel.kernel} have sizes of different names"
+        for record in kernel.tuned:
+            place = f"kernel {kernel.kernel} at {record.place}"
+            if not record.sizes:
+                return f"{place}: no size"
+            if any(len(each.values) != length for each in record.signatures):
+                return f"{place}: a signature should have one value for each of {names}"
+            for timed in record.configurations:
+                if missing := [name for name in kernel.signature if name not in timed.configuration]:
+                    return f"{place}: a configuration has no value of {missing[0]}"
+                if timed.interval is not None and len(timed.interval) != 2:
+                    return f"{place}: an interval should be two numbers"
+    return ""
 
 
 def _text(value: Any, indent: str = "") -> str:
@@ -309,58 +320,3 @@ def _text(value: Any, indent: str = "") -> str:
         members = (f"{inner}{json.dumps(name)}: {_text(each, inner)}" for name, each in value.items())
         return "{\n" + ",\n".join(members) + f"\n{indent}}}"
     return json.dumps(value, allow_nan=False)
-
-
-# -- reading -------------------------------------------------------------------------------------
-
-
-def _read(cls: type[_Record], document: Mapping[str, Any], where: str, **records: Any) -> _Record:
-    """Return the record of an entry, whose own records are read already."""
-    record: Any = cls
-    own = {_MEMBERS.get(each.name, each.name): each for each in fields(record) if each.name not in records}
-    required = [name for name, each in own.items() if each.default is MISSING and each.default_factory is MISSING]
-    kinds = {name: types_of(record)[each.name] for name, each in own.items()}
-    found = read_fields(kinds, document, where, WisdomError, required)
-    return cls(**{own[name].name: value for name, value in found.items()}, **records)
-
-
-def _entries(document: Mapping[str, Any], name: str, where: str) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Yield the objects of a list with their places."""
-    kinds = {name: tuple[Mapping[str, Any], ...]}
-    entries = read_fields(kinds, document, where, WisdomError, [name])[name]
-    return ((entry, f"{where}: {name}[{number}]") for number, entry in enumerate(entries))
-
-
-def _kernel(document: Mapping[str, Any], where: str) -> KernelWisdom:
-    kernel = _read(KernelWisdom, document, where, tuned=())
-    tuned = tuple(_at_size(*place, kernel.signature) for place in _entries(document, "tuned", where))
-    if len({frozenset(each.sizes) for each in tuned}) > 1:
-        raise WisdomError(f"{where}: the entries of 'tuned' have sizes of different names")
-    return dataclasses.replace(kernel, tuned=tuned)
-
-
-def _at_size(document: Mapping[str, Any], where: str, signature: tuple[str, ...]) -> AtSize:
-    signatures = {}
-    for entry, place in _entries(document, "signatures", where):
-        values = read_fields({"values": tuple[Value, ...]}, entry, place, WisdomError, ["values"])["values"]
-        if len(values) != len(signature):
-            raise WisdomError(f"{place}: its field 'values' should have one value for each of {', '.join(signature)}")
-        signatures[values] = _errors(entry, place)
-    timed = []
-    for entry, place in _entries(document, "configurations", where):
-        timed.append(_read(Timed, entry, place, errors=_errors(entry, place)))
-        if missing := [name for name in signature if name not in timed[-1].configuration]:
-            raise WisdomError(f"{place}: its configuration has no value of {missing[0]}")
-        if timed[-1].interval is not None and len(timed[-1].interval) != 2:
-            raise WisdomError(f"{place}: its field 'interval' should be two numbers")
-    found = _read(AtSize, document, where, configurations=tuple(timed), signatures=signatures)
-    if not found.sizes:
-        raise WisdomError(f"{where}: no size")
-    return found
-
-
-def _errors(document: Mapping[str, Any], where: str) -> Errors:
-    worst = document.get("errors")
-    if isinstance(worst, Mapping):
-        document = {**document, "errors": {name: math.inf if each is None else each for name, each in worst.items()}}
-    return _read(Errors, document, where)
