@@ -23,7 +23,6 @@ from mptune.cpp.prelude import prelude
 from mptune.data.data import compute_references, make_inputs
 from mptune.emit import plain_metrics
 from mptune.emit.common import (
-    INTEGERS,
     MARK,
     Emission,
     compile_commands,
@@ -42,6 +41,7 @@ from mptune.measure.answers import with_reference
 from mptune.measure.buffers import run_once
 from mptune.measure.program import CONVERSION, Program, size_names
 from mptune.precision import PRECISIONS
+from mptune.source.dialect import INTEGERS
 from mptune.source.flags import Build
 from mptune.space.configuration import Configuration
 

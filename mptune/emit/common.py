@@ -31,11 +31,6 @@ _GCC_FLAGS: Final = (
     "-fno-tree-loop-distribute-patterns --param=max-unswitch-insns=16000 --param=logical-op-non-short-circuit=0"
 )
 
-
-_SIGNED: Final = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long"}
-#: The types of integers in C++, by NumPy's names.
-INTEGERS: Final = _SIGNED | {f"u{n}": f"unsigned {cpp.removeprefix('signed ')}" for n, cpp in _SIGNED.items()}
-
 #: References of a rendered source to lines of the template, which are dropped in an emitted file.
 _LINE: Final = re.compile(r'^#line 1 "([^"\n]*)"$', re.MULTILINE)
 #: A pragma that g++ ignores with a warning that no file can turn off.

@@ -10,10 +10,11 @@ from typing import Any, Final
 import numpy as np
 
 from mptune.cpp.prelude import include_lines, prelude
-from mptune.emit.common import INTEGERS, as_a_file
+from mptune.emit.common import as_a_file
 from mptune.emit.sizes import Condition, Opened, conditions, formula, truth
 from mptune.kernel import Argument, Kernel, Role, Sizes, Tunable
 from mptune.measure.program import size_names
+from mptune.source.dialect import INTEGERS
 from mptune.source.render import render, render_body
 from mptune.space.configuration import Configuration
 from mptune.space.expressions import Expression

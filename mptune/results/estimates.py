@@ -47,45 +47,32 @@ class Gpu:
 
 def _gpu(name: str, cores: int, ghz: float, a_clock: Sequence[int], memory: float, source: str) -> Gpu:
     """Return the rates of a GPU by what one of its cores (a multiprocessor or compute unit) does a clock."""
-    return Gpu(name, *(each * cores * ghz * 1e-3 for each in a_clock), memory, source)
+    fp64, fp32, fp16, bf16, wide, narrow, functions = (each * cores * ghz * 1e-3 for each in a_clock)
+    return Gpu(name, fp64, fp32, fp16, bf16, wide, narrow, functions, memory, source)
 
 
-_GUIDE: Final = "CUDA C++ Programming Guide, throughput of native arithmetic instructions"
-# The white papers' operations a second follow from the clocks here. Not checked: "other conversions" of compute
-# capability 8.9 and 9.0. AMD publishes no rates of conversions, functions, and single numbers in fp16 on the MI300X.
-_SCHEDULE: Final = "LLVM's SISchedule.td (WriteDoubleCvt 1, WriteFloatCvt 4, WriteTrans32 4)"
+# The white papers' operations a second follow from the clocks here. Conversions and functions of NVIDIA's GPUs are of
+# the CUDA C++ Programming Guide (throughput of native arithmetic instructions) by compute capability; the "other
+# conversions" of 8.9 and 9.0 are not checked. AMD publishes neither these nor single numbers in fp16 on the MI300X:
+# they are of LLVM's SISchedule.td (WriteDoubleCvt 1, WriteFloatCvt 4, WriteTrans32 4).
 #: Of each GPU its cores, GHz, and results a clock and core: fp64, fp32, fp16, bf16; conversions of fp64, others,
 #: functions.
 GPUS: Final[Mapping[str, Gpu]] = {
-    "v100": _gpu(
-        "V100 SXM2", 80, 1.53, (32, 64, 64, 64, 16, 16, 16), 0.9,
-        f"NVIDIA Tesla V100 white paper (7.8, 15.7, 31.4 TFLOPS, 900 GB/s); {_GUIDE}, 7.x",
-    ),
-    "a100": _gpu(
-        "A100 SXM", 108, 1.41, (32, 64, 128, 64, 16, 16, 16), 1.555,
-        f"NVIDIA A100 white paper (9.7, 19.5, 78, 39 TFLOPS, 1555 GB/s); {_GUIDE}, 8.0",
-    ),
-    "h100": _gpu(
-        "H100 SXM", 132, 1.98, (64, 128, 128, 128, 16, 64, 16), 3.35,
-        f"NVIDIA H100 white paper (33.5, 66.9, 133.8, 133.8 TFLOPS, 3.35 TB/s; 16 SFUs a core); {_GUIDE}, 9.0",
-    ),
-    "rtx3090": _gpu(
-        "RTX 3090", 82, 1.695, (2, 128, 64, 64, 2, 16, 16), 0.936,
-        f"NVIDIA GA102 white paper (35.6 TFLOPS in fp32 and fp16, 936 GB/s); {_GUIDE}, 8.6",
-    ),
-    "rtx4090": _gpu(
-        "RTX 4090", 128, 2.52, (2, 128, 64, 64, 2, 16, 16), 1.008,
-        f"NVIDIA Ada white paper (82.6 TFLOPS in fp32 and fp16, 1008 GB/s); {_GUIDE}, 8.9",
-    ),
-    "mi250x": _gpu(
-        "MI250X, one die", 110, 1.7, (64, 64, 64, 64, 64, 16, 16), 1.638,
-        f"AMD CDNA 2 white paper (128 FLOPS a clock and CU in fp64 and fp32, 3.28 TB/s for both dies); {_SCHEDULE}",
-    ),
-    "mi300x": _gpu(
-        "MI300X", 304, 2.1, (64, 128, 64, 128, 64, 16, 16), 5.3,
-        f"AMD CDNA 3 white paper (128 FLOPS a clock and CU in fp64, 256 in fp32, 5.3 TB/s); {_SCHEDULE}",
-    ),
-}  # fmt: skip
+    # 7.8, 15.7 and 31.4 TFLOPS, 900 GB/s; 7.0
+    "v100": _gpu("V100 SXM2", 80, 1.53, (32, 64, 64, 64, 16, 16, 16), 0.9, "NVIDIA Tesla V100 white paper"),
+    # 9.7, 19.5, 78 and 39 TFLOPS, 1555 GB/s; 8.0
+    "a100": _gpu("A100 SXM", 108, 1.41, (32, 64, 128, 64, 16, 16, 16), 1.555, "NVIDIA A100 white paper"),
+    # 33.5, 66.9, 133.8 and 133.8 TFLOPS, 3.35 TB/s, 16 special function units a multiprocessor; 9.0
+    "h100": _gpu("H100 SXM", 132, 1.98, (64, 128, 128, 128, 16, 64, 16), 3.35, "NVIDIA H100 white paper"),
+    # 35.6 TFLOPS in fp32 and fp16, 1/64 in fp64, 936 GB/s; 8.6
+    "rtx3090": _gpu("RTX 3090", 82, 1.695, (2, 128, 64, 64, 2, 16, 16), 0.936, "NVIDIA GA102 white paper"),
+    # 82.6 TFLOPS in fp32 and fp16, 1/64 in fp64, 1008 GB/s; 8.9
+    "rtx4090": _gpu("RTX 4090", 128, 2.52, (2, 128, 64, 64, 2, 16, 16), 1.008, "NVIDIA Ada white paper"),
+    # 128 FLOPS a clock and compute unit in fp64 and fp32; 3.28 TB/s for both dies
+    "mi250x": _gpu("MI250X, one die", 110, 1.7, (64, 64, 64, 64, 64, 16, 16), 1.638, "AMD CDNA 2 white paper"),
+    # 128 FLOPS a clock and compute unit in fp64, 256 in fp32; 5.3 TB/s
+    "mi300x": _gpu("MI300X", 304, 2.1, (64, 128, 64, 128, 64, 16, 16), 5.3, "AMD CDNA 3 white paper"),
+}
 
 #: Arithmetic instructions in fp64 and in narrower types beside one first approximation, on the usual path of what nvcc
 #: 13 compiles for sm_80; a function is the mean of exp, log, sin, cos and pow.
@@ -159,7 +146,8 @@ def estimates(counts: Mapping[str, Counts], configuration: Mapping[str, Value]) 
 
 
 def _seconds(counts: Counts, gpu: Gpu, configuration: Mapping[str, Value]) -> float:
-    types = {name: _type_of(name, configuration) for name in _names_in(counts)}
+    names = {*counts.elements, *(name for each in counts.operations for name in (*each.types, *each.of))}
+    types = {name: precision(str(configuration.get(name, name))) for name in names}
 
     def chosen(names: Iterable[str]) -> Precision:
         return promoted(*(types[name] for name in names))
@@ -201,14 +189,6 @@ def _seconds(counts: Counts, gpu: Gpu, configuration: Mapping[str, Value]) -> fl
         math.fsum(busy.values()),
         (of_fp64 / gpu.conversions_fp64 + others / gpu.conversions + functions / gpu.functions) * 1e-12,
     )
-
-
-def _names_in(counts: Counts) -> set[str]:
-    return {*counts.elements, *(name for each in counts.operations for name in (*each.types, *each.of))}
-
-
-def _type_of(name: str, configuration: Mapping[str, Value]) -> Precision:
-    return precision(str(configuration.get(name, name)))
 
 
 # -- what a traced kernel has counted (``templates/prelude/traced.hpp``) ----------------------------

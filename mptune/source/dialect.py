@@ -71,7 +71,9 @@ def kernel_parameters(code: str) -> dict[str, list[tuple[int, int]]]:
 
 # -- the types of the arguments ------------------------------------------------------------------
 
-_INTEGERS: Final = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long"}
+_SIGNED: Final = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long"}
+#: The types of integers in C++, by NumPy's names.
+INTEGERS: Final = _SIGNED | {f"u{n}": f"unsigned {cpp.removeprefix('signed ')}" for n, cpp in _SIGNED.items()}
 
 
 def declared_types(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> str:
@@ -104,5 +106,4 @@ def _type_of(kernel: Kernel, argument: Argument, configuration: Configuration) -
     chosen = kernel.precision_of(argument, configuration)
     if chosen is not None:
         return chosen.cpp, chosen.name
-    said = str(argument.dtype)
-    return _INTEGERS.get(said) or f"unsigned {_INTEGERS[said[1:]].removeprefix('signed ')}", said
+    return INTEGERS[str(argument.dtype)], str(argument.dtype)

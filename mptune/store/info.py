@@ -335,13 +335,17 @@ _SINGLE: Final[Mapping[Any, tuple[Callable[[Collection[Any]], bool], str, str]]]
 }
 
 
-def plain(value: Any) -> Any:
-    """Return a value of JSON types: dictionaries for dataclasses and mappings, lists for tuples."""
+def plain(value: Any, *, is_sparse: bool = False) -> Any:
+    """Return a value of JSON types: dictionaries for dataclasses and mappings, lists for tuples.
+
+    With ``is_sparse``, dataclasses are without their empty fields.
+    """
     if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value) if field.init}
+        parts = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        value = {n: part for n, part in parts.items() if not (is_sparse and (part is False or part in _UNKNOWN))}
     if isinstance(value, Mapping):
-        return {name: plain(entry) for name, entry in value.items()}
-    return [plain(entry) for entry in value] if isinstance(value, list | tuple) else value
+        return {name: plain(entry, is_sparse=is_sparse) for name, entry in value.items()}
+    return [plain(entry, is_sparse=is_sparse) for entry in value] if isinstance(value, list | tuple) else value
 
 
 @functools.cache
@@ -374,7 +378,9 @@ def read_field(
     try:
         return read_column(kind, column)
     except _FieldError as reason:
-        raise error(f"{where}, {name}{reason}") from reason
+        # The place in a list, which a single record has none of.
+        place = str(reason) if typing.get_origin(kind) is tuple else str(reason).removeprefix("[0]")
+        raise error(f"{where}, {name}{place}") from reason
     except (ValueError, TypeError, MptuneError) as reason:
         shown = reprlib.repr(column[0])
         raise error(f"{where}: its field {name!r} should be {_called(kind)}, and is {shown}") from reason

@@ -12,7 +12,7 @@ import math
 import reprlib
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -22,7 +22,7 @@ from mptune.results.speedup import TIE
 from mptune.results.trial import Reading
 from mptune.space.arguments import Between
 from mptune.space.configuration import Configuration, Value
-from mptune.store.info import parse_json, read_fields
+from mptune.store.info import parse_json, plain, read_fields
 
 FORMAT_VERSION: Final = 2
 #: The member that marks a wisdom file; its value is the version.
@@ -210,7 +210,7 @@ class Wisdom:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document."""
-        return {_MARK: FORMAT_VERSION, "kernels": _members(self.kernels)}
+        return {_MARK: FORMAT_VERSION, "kernels": plain(self.kernels, is_sparse=True)}
 
     def text(self) -> str:
         """Return the text of the file: an object without a list of entries is one line."""
@@ -277,16 +277,6 @@ def is_wisdom(path: str | Path) -> bool:
             return f'"{_MARK}"'.encode() in file.read(256)
     except OSError:
         return False
-
-
-def _members(value: Any) -> Any:
-    """Return a record, or a part of one, of JSON types, without the empty fields of records."""
-    if is_dataclass(value):
-        shown = {each.name: getattr(value, each.name) for each in fields(value)}
-        return {name: _members(part) for name, part in shown.items() if part not in (None, False, "", (), {})}
-    if isinstance(value, Mapping):
-        return {name: _members(part) for name, part in value.items()}
-    return [*map(_members, value)] if isinstance(value, tuple) else value
 
 
 def _fault(wisdom: Wisdom) -> str:

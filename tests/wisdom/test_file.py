@@ -137,6 +137,11 @@ TIMED = ("tuned", 0, "configurations", 0)
             damaged(put(*TIMED, "time_ms", value="fast")),
             "kernels[0], tuned[0], configurations[0]: its field 'time_ms' should be a number from 1e-30",
         ),
+        (
+            damaged(put(*TIMED, "errors", "draws", value=0)),
+            "configurations[0], errors: its field 'draws' should be a whole number from 1 to",
+        ),
+        (damaged(put("tuned", 0, "sizes", value={})), "kernel poly at {}: no size"),
         (damaged(put(*TIMED, "speedup", value=5e-324)), "should be a number from 1e-30 to 1e+30, and is 5e-324"),
         (damaged(put(*TIMED, "interval", value=[1])), "an interval should be two numbers"),
         (
