@@ -18,6 +18,7 @@ from mptune.results.unseen import draws_of
 from mptune.run import Run, in_short, json_document
 from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import compile_constraint
+from mptune.space.parameters import names_of_precisions
 
 #: Decimal digits below which a difference in error is noise.
 _LEAST_DIGITS: Final = 0.3
@@ -211,9 +212,10 @@ def _rank(value: Value) -> int:
 
 def _broken(run: Run, configuration: Configuration) -> str:
     """Return the text of a constraint that a configuration breaks, empty if it breaks none."""
+    types = names_of_precisions(run.parameters)
     for text in run.info.constraints:
         with contextlib.suppress(MptuneError):  # the text of a callable names a function
-            if not compile_constraint(text, run.parameter_names, run.info.constants).holds(configuration):
+            if not compile_constraint(text, run.parameter_names, run.info.constants, types).holds(configuration):
                 return text
     return ""
 

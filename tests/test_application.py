@@ -650,3 +650,22 @@ class TestSources:
         assert done.code == 1
         assert "power at a_type=fp64" in done.err
         assert "facto" in done.err
+
+
+def test_a_constraint_at_a_launch_takes_any_name_of_a_precision() -> None:
+    types = PrecisionParameter("v_type", ["fp64", "fp32"])
+    application = Application(
+        name="scaling",
+        kernels=[SCALE.changed(constraints=["type != 'float' or block == 32"])],
+        buffers=[InOut("v", "m", precision="v_type")],
+        shared=[types],
+        outputs=["v"],
+        sizes={"default": {"m": 100}},
+        inputs=lambda rng, size: {"v": rng.uniform(1, 2, size.m)},
+        steps=lambda run, size: run.scale(v=run.v, factor=2.0),
+        reference=lambda inputs, size: {"v": 2 * inputs["v"]},
+    )
+    run = tune(application, max_error=1e-3, budget=4, verify=0)
+    broken = [dict(trial.configuration) for trial in run.trials if trial.status is Status.CONSTRAINT]
+    assert broken == [{"v_type": "fp32", "scale.block": 64}]
+    assert len(run.trials) == 4

@@ -16,9 +16,9 @@ from mptune.errors import ExpressionError, MptuneError
 from mptune.kernel import Kernel, Sizes
 from mptune.source.render import render_body, with_parameters
 from mptune.space.configuration import Configuration
-from mptune.space.constraints import compile_constraint, with_canonical_precisions
+from mptune.space.constraints import compile_constraint
 from mptune.space.expressions import Expression, free_names
-from mptune.space.parameters import PrecisionParameter
+from mptune.space.parameters import names_of_precisions
 
 
 def fixed_sizes(kernel: Kernel, configuration: Configuration, sizes: Sizes) -> frozenset[str]:
@@ -285,15 +285,14 @@ def conditions(
     """
     found: list[Condition] = []
     uncovered: set[str] = set()
-    types = frozenset(p.name for p in kernel.parameters if isinstance(p, PrecisionParameter))
+    types = names_of_precisions(kernel.parameters)
     for given in kernel.constraints:
-        constraint = compile_constraint(given, (*kernel.parameter_names, *sizes))
-        tree = with_canonical_precisions(constraint, types).tree
+        constraint = compile_constraint(given, (*kernel.parameter_names, *sizes), precisions=types)
         names = constraint.names & free.keys()
         try:
             if constraint.functions:
                 raise NotTranslatableError(f"{constraint.text} is a function of Python")
-            cpp = truth(tree, {**configuration, **sizes}, free) if names else ""
+            cpp = truth(constraint.tree, {**configuration, **sizes}, free) if names else ""
             if cpp not in ("", "1LL"):
                 found.append(Condition(constraint.text, cpp))
         except (NotTranslatableError, ExpressionError):

@@ -25,7 +25,7 @@ from mptune.results.kernel_times import FEWEST, HOST_MS, LAUNCHES, MOST, TIME_MS
 from mptune.source.render import cited, render
 from mptune.space.configuration import Configuration, Value
 from mptune.space.constraints import compile_constraint
-from mptune.space.parameters import PrecisionParameter
+from mptune.space.parameters import PrecisionParameter, names_of_precisions
 
 if TYPE_CHECKING:
     from mptune.measure.buffers import Buffers
@@ -339,8 +339,9 @@ class Program:
             raise ConstraintError(f"{what}: {error}") from error
         extents = self.extents_of(kernel, configuration)
         limits = device_constraints(kernel, self.backend.device.facts())
+        precisions = names_of_precisions(kernel.parameters)
         for constraint in (*kernel.constraints, *limits):
-            compiled = compile_constraint(constraint, kernel.parameter_names, dict(sizes))
+            compiled = compile_constraint(constraint, kernel.parameter_names, dict(sizes), precisions)
             if not compiled.holds(extents):
                 raise ConstraintError(f"{what}: {extents} breaks {compiled.text!r} at {sizes}")
         for argument_name, buffer in handles.items():

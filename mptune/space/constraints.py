@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,11 +75,17 @@ def _conjuncts(tree: ast.expr) -> list[ast.expr]:
 
 
 def compile_constraint(
-    constraint: str | Callable[..., Any] | Constraint, names: Iterable[str], constants: Mapping[str, Any] | None = None
+    constraint: str | Callable[..., Any] | Constraint,
+    names: Iterable[str],
+    constants: Mapping[str, Any] | None = None,
+    precisions: Collection[str] = (),
 ) -> Constraint:
-    """Compile a constraint over parameters ``names`` and constants; a callable takes them by keyword."""
+    """Compile a constraint over parameters ``names`` and constants; a callable takes them by keyword.
+
+    Comparisons with the parameters in ``precisions`` may use any name of a precision.
+    """
     if isinstance(constraint, Constraint):
-        return constraint
+        return constraint.with_tree(_canonical(constraint.tree, precisions, constraint.text))
     parameters, constant = tuple(names), dict(constants or {})
     usable = (*parameters, *constant)
     if isinstance(constraint, str):
@@ -88,7 +94,7 @@ def compile_constraint(
         except ExpressionError as error:
             raise ConstraintError(f"constraint: {error} (names that may be used: {', '.join(usable)})") from error
         _check_names(expression.names, constraint, usable)
-        return Constraint(constraint, fold(expression.tree, constant))
+        return Constraint(constraint, _canonical(fold(expression.tree, constant), precisions, constraint))
     if not callable(constraint):
         raise ConstraintError(f"a constraint is text or a callable, not {constraint!r}")
     try:
@@ -120,14 +126,8 @@ def _check_names(used: Iterable[str], text: str, usable: tuple[str, ...]) -> Non
             raise ConstraintError(f"constraint: {unknown_name(name, text, usable)}")
 
 
-def with_canonical_precisions(constraint: Constraint, parameters: frozenset[str]) -> Constraint:
-    """Return the constraint with canonical names of precisions in comparisons with precision parameters."""
-    if constraint.names.isdisjoint(parameters):
-        return constraint
-    return constraint.with_tree(_canonical(constraint.tree, parameters, constraint.text))
-
-
-def _canonical(node: ast.expr, parameters: frozenset[str], text: str) -> ast.expr:
+def _canonical(node: ast.expr, parameters: Collection[str], text: str) -> ast.expr:
+    """Return a predicate with canonical names of precisions in comparisons with precision parameters."""
     node = map_children(node, lambda child: _canonical(child, parameters, text))
     if not isinstance(node, ast.Compare):
         return node

@@ -446,6 +446,11 @@ def baseline_values(parameters: Iterable[Parameter]) -> dict[str, tuple[Value, .
     return fixed
 
 
+def names_of_precisions(parameters: Iterable[Parameter]) -> frozenset[str]:
+    """Return the names of the precision parameters."""
+    return frozenset(p.name for p in parameters if isinstance(p, PrecisionParameter))
+
+
 def uniform_types(parameters: Iterable[Parameter]) -> dict[str, dict[str, Value]]:
     """Return the uniform-type values of all precision parameters, by name of the precision, the widest first.
 

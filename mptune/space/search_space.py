@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from mptune.errors import ConstraintError, EmptySpaceError, MptuneError, UnknownNameError
 from mptune.space.configuration import Configuration, Value
-from mptune.space.constraints import Constraint, compile_constraint, with_canonical_precisions
+from mptune.space.constraints import Constraint, compile_constraint
 from mptune.space.expressions import column_of
-from mptune.space.parameters import MAX_PARAMETERS, Parameter, PrecisionParameter
+from mptune.space.parameters import MAX_PARAMETERS, Parameter, names_of_precisions
 from mptune.space.tree import Factor, build_factors, tree_of_rows
 
 Indices = NDArray[np.int64]
@@ -70,9 +70,8 @@ class SearchSpace:
         self.constants = dict(constants or {})
         self._define(parameters)
         self._is_listed = False
-        precisions = frozenset(p.name for p in self.parameters if isinstance(p, PrecisionParameter))
-        compiled = [compile_constraint(constraint, self.names, self.constants) for constraint in constraints]
-        self.constraints = tuple(with_canonical_precisions(constraint, precisions) for constraint in compiled)
+        types = names_of_precisions(self.parameters)
+        self.constraints = tuple(compile_constraint(each, self.names, self.constants, types) for each in constraints)
         try:
             self._index_by(build_factors(self.parameters, self.constraints))
         except EmptySpaceError as error:

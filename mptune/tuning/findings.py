@@ -14,7 +14,7 @@ from mptune.results.kernel_times import FEWEST, MOST, kernel_times
 from mptune.results.trial import Status, Trial
 from mptune.run import Run
 from mptune.space.configuration import Configuration, Value
-from mptune.space.parameters import PrecisionParameter, beyond_baseline
+from mptune.space.parameters import beyond_baseline, names_of_precisions
 
 #: Minimum ratio of unit roundoffs between a narrower type and the baseline's to judge the baseline's error.
 _NARROWER: Final = 2.0**8
@@ -79,7 +79,7 @@ def _unlike_rounding(run: Run, kernel: Tunable, metric: Metrics) -> Iterator[str
         return
     widest = kernel.roundoff_of(baseline.configuration)
     # Only parameters count, as types of fixed arguments never change.
-    names = [p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)]
+    names = names_of_precisions(kernel.parameters)
     valid = [trial for trial in run.trials if trial.is_valid and names]
     finest_of = [min(precision(str(t.configuration[n])).unit_roundoff for n in names) for t in valid]
     narrow = [(t, finest) for t, finest in zip(valid, finest_of, strict=True) if finest > _NARROWER * widest]
@@ -153,7 +153,7 @@ def _launched_unequally(run: Run, kernel: Tunable) -> Iterator[str]:
 
 def _failing_together(run: Run, kernel: Tunable) -> Iterator[str]:
     """Yield a remark on parameter values that all failures of a status have, and no other trial."""
-    types = {p.name for p in kernel.parameters if isinstance(p, PrecisionParameter)}
+    types = names_of_precisions(kernel.parameters)
     widest = run.info.baseline_values
     wide = [trial for trial in run.trials if widest and trial.is_valid and trial.configuration.is_among(widest)]
     kinds = [(f"configurations that ended as {status}", status, run.trials) for status in _FAILURES]

@@ -36,8 +36,8 @@ from mptune.kernel import Kernel, Sizes, Tunable
 from mptune.kernel.limits import device_constraints, whole_space, widest
 from mptune.results.unseen import CONFIDENCE
 from mptune.space.configuration import Configuration, Value, is_number
-from mptune.space.constraints import compile_constraint, with_canonical_precisions
-from mptune.space.parameters import PrecisionParameter, beyond_baseline
+from mptune.space.constraints import compile_constraint
+from mptune.space.parameters import beyond_baseline, names_of_precisions
 from mptune.wisdom.cells import CELLS, CELLS_OF_APPLICATION, Cells
 from mptune.wisdom.error_growth import LOG_REACH, REACH, SizedError, fitted
 from mptune.wisdom.records import KernelWisdom
@@ -173,10 +173,10 @@ class Chooser:
         self._limits = limits or {}
         self._is_own = is_own
         self._space = functools.lru_cache(1)(lambda *sizes: whole_space(kernel, Sizes(dict(sizes)), self._limits))
-        types = frozenset(p.name for p in kernel.parameters if isinstance(p, PrecisionParameter))
+        types = names_of_precisions(kernel.parameters)
         names = (*kernel.parameter_names, *kernel.sizes["default"])
         self._constraints = [
-            with_canonical_precisions(compile_constraint(constraint, names), types)
+            compile_constraint(constraint, names, precisions=types)
             for each in ([kernel] if isinstance(kernel, Kernel) else [])
             for constraint in (*each.constraints, *device_constraints(each, self._limits))
         ]
