@@ -51,6 +51,15 @@ def make(**changes: Any) -> Kernel:
     return Kernel(**(given | changes))
 
 
+def test_an_extent_takes_any_name_of_a_precision() -> None:
+    kernel = make(block=["64 if x_type == 'double' else block"], shared_bytes="8 if x_type in ('float', 'half') else 0")
+    for name, block, shared in (("fp64", 64, 0), ("fp32", 32, 8), ("fp16", 32, 8)):
+        shape = kernel.launch_shape(kernel.configuration({"x_type": name}), kernel.resolve_sizes())
+        assert (shape.block[0], shape.shared_bytes) == (block, shared), name
+    limits = device_constraints(kernel, {"max_shared_bytes": 100})
+    assert limits == ("(8 if x_type in ('fp32', 'fp16') else 0) <= 100",)
+
+
 def test_names_shapes_and_launch() -> None:
     kernel = make(signature=["unroll"])
     sizes = kernel.resolve_sizes()

@@ -17,8 +17,9 @@ from mptune.kernel.regions import Over, Reduce
 from mptune.kernel.tunable import Constraint, Inputs, Tunable, parsed
 from mptune.kernel.work import Flops, Work, check_flops, count_flops
 from mptune.space.configuration import Configuration, NamedValues
+from mptune.space.constraints import canonical
 from mptune.space.expressions import Expression
-from mptune.space.parameters import PrecisionParameter, listed
+from mptune.space.parameters import PrecisionParameter, listed, names_of_precisions
 from mptune.space.search_space import SearchSpace
 
 #: An expression for each axis, or a function of a configuration and the sizes that returns the extents.
@@ -154,7 +155,8 @@ class Kernel(Tunable):
     def expressions(self, *names: str) -> tuple[str, ...]:
         """Return the expressions of ``grid``, ``block`` or ``shared_bytes``, by default of all; none of a function."""
         given = [getattr(self, name) for name in names or ("grid", "block", "shared_bytes")]
-        return tuple(str(text) for each in given if not callable(each) for text in listed(each))
+        types = names_of_precisions(self.parameters)
+        return tuple(canonical(str(text), types) for each in given if not callable(each) for text in listed(each))
 
     @property
     def launch_functions(self) -> tuple[str, ...]:

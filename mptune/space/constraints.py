@@ -126,6 +126,19 @@ def _check_names(used: Iterable[str], text: str, usable: tuple[str, ...]) -> Non
             raise ConstraintError(f"constraint: {unknown_name(name, text, usable)}")
 
 
+@functools.lru_cache(maxsize=1024)
+def canonical(text: str, precisions: frozenset[str]) -> str:
+    """Return an expression with canonical names of precisions in comparisons with the parameters in ``precisions``.
+
+    An expression that does not parse is returned as it is.
+    """
+    try:
+        tree = Expression(text).tree
+        return ast.unparse(found) if (found := _canonical(tree, precisions, text)) is not tree else text
+    except (ExpressionError, ConstraintError):
+        return text
+
+
 def _canonical(node: ast.expr, parameters: Collection[str], text: str) -> ast.expr:
     """Return a predicate with canonical names of precisions in comparisons with precision parameters."""
     node = map_children(node, lambda child: _canonical(child, parameters, text))
