@@ -53,9 +53,12 @@ def make(**changes: Any) -> Kernel:
 
 def test_an_extent_takes_any_name_of_a_precision() -> None:
     kernel = make(block=["64 if x_type == 'double' else block"], shared_bytes="8 if x_type in ('float', 'half') else 0")
+    sizes = kernel.resolve_sizes()
     for name, block, shared in (("fp64", 64, 0), ("fp32", 32, 8), ("fp16", 32, 8)):
-        shape = kernel.launch_shape(kernel.configuration({"x_type": name}), kernel.resolve_sizes())
+        shape = kernel.launch_shape(kernel.configuration({"x_type": name}), sizes)
         assert (shape.block[0], shape.shared_bytes) == (block, shared), name
+    work = make(flops="10 if x_type == 'single' else 20").work(kernel.configuration({"x_type": "fp32"}), sizes)
+    assert work.flops == 10
     limits = device_constraints(kernel, {"max_shared_bytes": 100})
     assert limits == ("(8 if x_type in ('fp32', 'fp16') else 0) <= 100",)
 

@@ -191,7 +191,8 @@ class Kernel(Tunable):
         )
         if self.flops is None:
             return Work(traffic_bytes)
-        return Work(traffic_bytes, *count_flops(self.flops, self.name, configuration, sizes))
+        types = names_of_precisions(self.parameters)
+        return Work(traffic_bytes, *count_flops(self.flops, self.name, configuration, sizes, types))
 
     def _check(self) -> None:
         Tunable._check(self)

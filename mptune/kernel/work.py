@@ -21,6 +21,7 @@ from mptune.errors import KernelError, MptuneError
 from mptune.kernel.declarations import Sizes, check_expression, check_precision
 from mptune.precision import precision, promoted
 from mptune.space.configuration import Configuration, is_number
+from mptune.space.constraints import canonical
 from mptune.space.expressions import Expression
 from mptune.space.parameters import listed
 
@@ -60,12 +61,13 @@ def check_flops(
 
 
 def count_flops(
-    flops: Flops, kernel: str, configuration: Configuration, sizes: Sizes
+    flops: Flops, kernel: str, configuration: Configuration, sizes: Sizes, precisions: frozenset[str]
 ) -> tuple[float, dict[str, float]]:
     """Return the operations of a configuration: the total, and by the name of their precision."""
     found: list[float] = []
     by_precision: dict[str, float] = {}
-    for types, count in _by_types(flops).items():
+    for types, given in _by_types(flops).items():
+        count = canonical(given, precisions) if isinstance(given, str) else given
         operations = _count(count, kernel, configuration, sizes)
         if types:
             chosen = promoted(*(precision(str(configuration.get(name, name))) for name in listed(types)))
