@@ -33,6 +33,7 @@ from mptune.space.parameters import OrdinalParameter, PrecisionParameter
 from mptune.tuning.explain import explain
 from mptune.tuning.verify import verify
 from mptune.wisdom import Chooser, Wisdom, gather, read_sources
+from mptune.wisdom.choosing import by_form
 
 POLY = own_kernel.kernel
 NARROW = {"x_type": "bf16", "a_type": "fp16", "w_type": "fp8_e4m3"}
@@ -300,13 +301,11 @@ def test_what_is_known_of_one_form_says_nothing_of_another() -> None:
     assert all(set(record.sizes) == {"rows", "columns"} for record in known.tuned)
     with pytest.raises(WisdomError, match="is of turned=0 and of turned=1, which say nothing of each other"):
         Chooser(known, KERNEL)
-    for turned, kind in ((0, "fp32"), (1, "fp64")):
-        chooser = Chooser(known, KERNEL, form={"turned": turned})
+    for of_form, turned, kind in zip(by_form(known, KERNEL), (0, 1), ("fp32", "fp64"), strict=True):
+        chooser = Chooser(of_form, KERNEL)
         for rows in (20, 25):
             size = KERNEL.resolve_sizes("default", {"rows": rows, "turned": turned})
             assert chooser.choose(size).configuration["t"] == kind
-    with pytest.raises(WisdomError, match="is of turned=0, not of turned=1"):
-        Chooser(wisdom_of(made(0)).kernels[0], KERNEL, form={"turned": 1})
 
 
 def test_calls_have_the_configuration_for_their_form() -> None:

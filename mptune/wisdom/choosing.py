@@ -40,7 +40,7 @@ from mptune.space.constraints import compile_constraint
 from mptune.space.parameters import beyond_baseline, names_of_precisions
 from mptune.wisdom.cells import CELLS, CELLS_OF_APPLICATION, Cells
 from mptune.wisdom.error_growth import LOG_REACH, REACH, SizedError, fitted
-from mptune.wisdom.records import KernelWisdom
+from mptune.wisdom.records import AtSize, KernelWisdom
 
 Signature = tuple[Value, ...]
 
@@ -119,13 +119,12 @@ class Chooser:
     """Wisdom of a kernel on a device, ready for choosing.
 
     Args:
-        known: the wisdom.
+        known: the wisdom, of one form of the problem (:func:`by_form`).
         kernel: the definition of the kernel or application.
         limits: limits of the device.
         budget: error limits by the names of metrics, as of :func:`budget_of`.
         confidence: probability that errors keep them.
         is_own: whether it was measured on this device; otherwise no size counts as tuned.
-        form: form of the problem, as of :meth:`Tunable.form_of`; by default the only one of the wisdom.
 
     Attributes:
         form: the form of the problem.
@@ -149,24 +148,18 @@ class Chooser:
         confidence: float = CONFIDENCE,
         *,
         is_own: bool = True,
-        form: Mapping[str, int] | None = None,
     ) -> None:
         if not (is_number(confidence) and 0 < confidence < 1):
             raise MptuneError(f"confidence is a number between 0 and 1, such as {CONFIDENCE:g}, not {confidence!r}")
-        forms = forms_in(known, kernel)
-        if form is None and len(forms) == 1:
-            form = forms[0]
-        if form not in forms:
-            several = "which say nothing of each other: make it of runs of one of them"
-            wrong = f"not of {_words(form)}" if form else several
+        forms = [kernel.form_of(each.tuned[0].form) for each in by_form(known, kernel)]
+        if len(forms) > 1:
             raise WisdomError(
-                f"the wisdom of kernel {known.kernel} is of {' and of '.join(map(_words, forms))}, {wrong}"
+                f"the wisdom of kernel {known.kernel} is of {' and of '.join(map(_words, forms))}, which say nothing "
+                "of each other: make it of runs of one of them"
             )
-        self.form = dict(form)
-        self.known = dataclasses.replace(
-            known, tuned=tuple(record for record in known.tuned if kernel.form_of(record.form) == self.form)
-        )
-        _check_same(self.known, kernel)
+        (self.form,) = forms
+        self.known = known
+        _check_same(known, kernel)
         self.kernel = kernel
         self.budget = dict(budget_of([self.known]) if budget is None else budget)
         self.confidence = confidence
@@ -439,12 +432,14 @@ def _interpolated(losses: Mapping[int, float], offsets: Sequence[tuple[float, ..
     return loss + _LOSS_BY_DISTANCE * (away - min(distances)), used
 
 
-def forms_in(known: KernelWisdom, kernel: Tunable) -> list[dict[str, int]]:
-    """Return the forms of the problem in wisdom, each once."""
-    forms = dict.fromkeys((*kernel.form_of(record.form).items(),) for record in known.tuned)
+def by_form(known: KernelWisdom, kernel: Tunable) -> list[KernelWisdom]:
+    """Return the wisdom of each form of the problem."""
+    forms: dict[tuple[tuple[str, int], ...], list[AtSize]] = {}
+    for record in known.tuned:
+        forms.setdefault((*kernel.form_of(record.form).items(),), []).append(record)
     if not forms:
         raise WisdomError(f"the wisdom of kernel {known.kernel} on {known.device} has no sizes")
-    return [dict(form) for form in forms]
+    return [dataclasses.replace(known, tuned=tuple(records)) for records in forms.values()]
 
 
 def _check_same(known: KernelWisdom, kernel: Tunable) -> None:

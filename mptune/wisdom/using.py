@@ -18,7 +18,7 @@ from mptune.source.flags import COMPILER, FLAGS, with_build
 from mptune.source.loading import load_tunable, remarks, tunable_of_run
 from mptune.space.expressions import Expression, fold
 from mptune.store import RunInfo
-from mptune.wisdom.choosing import Choice, Chooser, budget_of, forms_in
+from mptune.wisdom.choosing import Choice, Chooser, budget_of, by_form
 from mptune.wisdom.records import KernelWisdom, Wisdom
 
 _Known = TypeVar("_Known", KernelWisdom, RunInfo)
@@ -129,8 +129,8 @@ class BySize:
         self.options = options_of(chosen, self.backend.name)
         budget, facts = budget_of(known, max_error), self.backend.device.facts()
         self._choosers = [
-            Chooser(chosen, self.kernel, facts, budget, confidence, is_own=own is not None, form=form)
-            for form in forms_in(chosen, self.kernel)
+            Chooser(each, self.kernel, facts, budget, confidence, is_own=own is not None)
+            for each in by_form(chosen, self.kernel)
         ]
         places = [record.place for record in chosen.tuned]
         self.sizes = max(places, key=lambda sizes: [sizes[name] for name in sorted(sizes)])
