@@ -223,32 +223,36 @@ def _definition(name: str, found: Findings, program: Program, arguments: Sequenc
     Raises:
         ProgramError: there is nothing to tune.
     """
-    if not any(k.precisions or k.geometry.choices or k.template.has_policy for k in found.kernels.values()):
+    if not program.macros and not any(k.precisions or k.geometry.choices or k.template.has_policy for k in found.kernels.values()):
         raise ProgramError(
             f"{name} has nothing to tune: no floating-point type that may change, and no kernel whose blocks may have "
             "another size"
         )
     source = _in_text(program.sources[0].name)
     as_run = f", as it ran with the arguments {_in_text(' '.join(arguments))}" if arguments else ""
+    types = "# The types, each below what has it in the program.\n" + "\n".join(_parameters(found))
+    macros = [f'{each} = OrdinalParameter("{each}", {list(values)})' for each, values in program.macros.items()]
     parts = [
         f'"""{name}, adopted from {source}{as_run}."""',
-        _imports(found),
+        _imports(found, program.macros),
         "HERE = Path(__file__).parent",
-        "# The types, each below what has it in the program.\n" + "\n".join(_parameters(found)),
+        types,
+        "\n".join(["# Macros of the program.", *macros] if macros else []),
         *(_kernel(kernel, each) for kernel, each in found.kernels.items()),
         "# A run is one of the program itself, its kernels in the types of the configuration.\nsteps = Live(HERE)",
-        _application(name, found, source, metric),
+        _application(name, found, source, metric, program.macros),
     ]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 
 
-def _imports(found: Findings) -> str:
+def _imports(found: Findings, macros: Iterable[str]) -> str:
     kernels = found.kernels.values()
     names = {"Kernel", "Scalar", "Scratch"}
     names |= {argument.role for each in kernels for argument in each.arguments}
     names |= {"PrecisionParameter"} if found.parameters else set()
     names |= {"PolicyParameter"} if any(each.template.has_policy for each in kernels) else set()
     names |= {"OrdinalParameter"} if any(each.geometry.choices for each in kernels) else set()
+    names |= {"OrdinalParameter"} if macros else set()
     imports = _wrapped("from mptune import ", sorted(names), "", "")
     return f"from pathlib import Path\n\n{imports}\nfrom mptune.adopt.live import AdoptedApplication, Live"
 
@@ -266,7 +270,7 @@ def _parameters(found: Findings) -> Iterator[str]:
 def _kernel(name: str, each: AdoptedKernel) -> str:
     choices = (f'OrdinalParameter("{choice}", {list(values)})' for choice, values in each.geometry.choices.items())
     policy = 'PolicyParameter("policy", ["accurate"])' if each.launched.is_fixed else 'PolicyParameter("policy")'
-    parameters = [*each.precisions, *choices, *([policy] if each.template.has_policy else [])]
+    parameters = [*each.precisions, *each.template.macros, *choices, *([policy] if each.template.has_policy else [])]
     constraints, shared = each.geometry.constraints, each.geometry.shared_bytes
     lines = [
         f'name="{name}",',
@@ -301,9 +305,10 @@ def _metric(found: Findings, given: str | None) -> str:
     return "" if given is None and one == UNSIGNED else json.dumps(one)
 
 
-def _application(name: str, found: Findings, source: str, metric: str | None) -> str:
+def _application(name: str, found: Findings, source: str, metric: str | None, macros: Iterable[str]) -> str:
     buffers = [buffer.declared for buffer in found.buffers]
     outputs = [buffer.name for buffer in found.buffers if buffer.is_output]
+    shared = ", ".join(macros)
     shown = _metric(found, metric)
     return "\n".join(
         (
@@ -320,6 +325,7 @@ def _application(name: str, found: Findings, source: str, metric: str | None) ->
             '    timed="launches",',
             f"    outputs={_strings(outputs)},",
             *([f"    metric={shown},"] if shown else []),
+            *([f"    shared=[{shared}],"] if shared else []),
             *(["    instrumented=True,"] if found.parameters else []),
             f'    description="adopted from {source}",',
             ")",
