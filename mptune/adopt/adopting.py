@@ -258,7 +258,9 @@ def _completed(settings: AdoptSettings) -> AdoptSettings:
         if not file.name.isprintable():
             raise ProgramError(f"{file.name!r}: give the file a name without control characters")
     own = {name: int(value) for file in files for name, value in _COUNT.findall(file.read_text("utf-8", "replace"))}
-    defines |= {name: str(own[name] if own.get(name) in values else values[0]) for name, values in settings.macros.items()}
+    defines |= {
+        name: str(own[name] if own.get(name) in values else values[0]) for name, values in settings.macros.items()
+    }
     return dataclasses.replace(
         settings, files=tuple(files), defines=defines, includes=tuple(dict.fromkeys(map(Path.resolve, includes)))
     )

@@ -223,7 +223,9 @@ def _definition(name: str, found: Findings, program: Program, arguments: Sequenc
     Raises:
         ProgramError: there is nothing to tune.
     """
-    if not program.macros and not any(k.precisions or k.geometry.choices or k.template.has_policy for k in found.kernels.values()):
+    if not program.macros and not any(
+        k.precisions or k.geometry.choices or k.template.has_policy for k in found.kernels.values()
+    ):
         raise ProgramError(
             f"{name} has nothing to tune: no floating-point type that may change, and no kernel whose blocks may have "
             "another size"

@@ -1,0 +1,312 @@
+"""A kernel as text and its arrays, tuned in one call.
+
+The call writes a small CUDA program that reads the arrays, launches the kernel once and copies the results back, and
+tunes that program as ``mptune tune PROGRAM.cu`` does. So everything that holds for programs holds here: the types are
+found in the text, errors are those of the results, and fresh inputs change the arrays.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.adopt.adopting import AdoptSettings, adopt
+from mptune.adopt.findings import AdoptedParameter
+from mptune.adopt.number_types import NUMBERS, PRECISIONS
+from mptune.adopt.parsing import ProgramError
+from mptune.adopt.reading import Kernel, Parameter, read
+from mptune.errors import KernelError, UnknownNameError
+from mptune.progress import tune
+from mptune.run import Run
+from mptune.source.loading import load_tunable
+
+_AXES: Final = "xyz"
+#: Threads of a block where neither ``block`` nor ``tune`` says how many.
+_THREADS: Final = 256
+
+Extent = int | str | Sequence[int | str]
+
+
+def tune_source(
+    source: str | Path,
+    kernel: str,
+    problem_size: Extent,
+    arguments: Sequence[Any],
+    *,
+    tune: Mapping[str, Sequence[int]] | None = None,
+    grid: Extent | None = None,
+    block: Extent | None = None,
+    shared: int | str = 0,
+    grid_div_x: Sequence[str | int] | None = None,
+    grid_div_y: Sequence[str | int] | None = None,
+    grid_div_z: Sequence[str | int] | None = None,
+    types: str | None = "auto",
+    defines: Mapping[str, Any] | None = None,
+    includes: Iterable[str | Path] = (),
+    vary: float | None = None,
+    metric: str | None = None,
+    folder: str | Path | None = None,
+    output: str | Path | None = None,
+    **settings: Any,
+) -> Run:
+    """Tune a CUDA kernel, given as it stands with its arguments, and return the run.
+
+    The types of buffers and variables are found in the text and tuned. The outputs are the arrays that the kernel
+    changes; the reference is the kernel in the types as written.
+
+    Args:
+        source: the text of the kernel, or its file.
+        kernel: the name of the kernel, with template arguments if it has some (``"advect<double>"``).
+        problem_size: threads along each axis: a number, several, or expressions of macros.
+        arguments: of the kernel in their order: arrays for pointers, numbers for numbers. Arrays are not changed.
+        tune: values of macros in the text, by name. ``block_size_x``, ``_y`` and ``_z`` are also the block's extents.
+        grid: blocks along each axis; by default the problem size over ``grid_div_x`` and so on, rounded up.
+        block: threads of a block along each axis, by default ``block_size_x`` and so on, or 256.
+        shared: bytes of dynamic shared memory.
+        grid_div_x: factors that divide the problem size along x; by default the extent of a block.
+        grid_div_y: the same along y.
+        grid_div_z: the same along z.
+        types: "auto", or None: the types stay as written.
+        defines: further macros.
+        includes: folders of headers.
+        vary: largest relative change of the arrays' numbers for fresh inputs; by default up to 0.1.
+        metric: the error metric of the outputs.
+        folder: where the program and its definition are written, by default ``adopted/KERNEL``.
+        output: the run file; with None no file is written.
+        settings: further fields of :class:`~mptune.TuneSettings`, such as ``max_error`` and ``budget``.
+
+    Raises:
+        MptuneError: an argument is wrong; the message names it by its parameter in the signature.
+    """
+    macros = {name: tuple(sorted(set(values))) for name, values in (tune or {}).items()}
+    given = {name: str(value) for name, value in (defines or {}).items()}
+    given |= {name: str(values[0]) for name, values in macros.items() if len(values) == 1}
+    macros = {name: values for name, values in macros.items() if len(values) > 1}
+    names = [*given, *macros]
+    label = re.sub(r"\W+", "_", kernel).strip("_")
+    folder = Path(folder) if folder is not None else Path("adopted") / label
+    text, file_name = _text_of(source, label)
+    work = folder.parent / f"{folder.name}-program"
+    work.mkdir(parents=True, exist_ok=True)
+    own = work / file_name
+    own.write_text(text, encoding="utf-8")
+    found = _kernel(own, kernel, {**given, **{name: str(values[0]) for name, values in macros.items()}}, includes)
+    passed = _passed(kernel, found, arguments)
+    for each in passed:
+        each.write(work)
+    threads = _extents(block, [name for axis in _AXES if (name := f"block_size_{axis}") in names] or [_THREADS])
+    if grid is None:
+        divisors = [grid_div_x, grid_div_y, grid_div_z]
+        sizes = _extents(problem_size, [])
+        blocks = [
+            _rounded_up(size, divisor if divisor is not None else threads[axis : axis + 1])
+            for axis, (size, divisor) in enumerate(zip(sizes, divisors, strict=False))
+        ]
+    else:
+        blocks = _extents(grid, [])
+    main = work / "main.cu"
+    main.write_text(_program(own, kernel, passed, blocks, threads, shared), encoding="utf-8")
+    adopted, _ = adopt(
+        AdoptSettings(
+            files=(main,),
+            defines=given,
+            macros=macros,
+            includes=tuple(map(Path, includes)),
+            metric=metric,
+            vary=vary,
+            backend="host",
+        ),
+        folder,
+    )
+    tunable = load_tunable(str(folder.resolve()))
+    if types is None:
+        settings["restrict"] = {**_as_written(adopted.found.parameters), **settings.get("restrict", {})}
+    return _tune(tunable, output=output, **settings)
+
+
+_tune = tune
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """An argument of the kernel.
+
+    Attributes:
+        name: of the parameter.
+        type: of an element in C++.
+        values: the array, or the number as an array without axes.
+        is_written: whether the kernel may change it.
+    """
+
+    name: str
+    type: str
+    values: NDArray[Any]
+    is_written: bool
+
+    @property
+    def is_array(self) -> bool:
+        return self.values.ndim > 0
+
+    def write(self, folder: Path) -> None:
+        if self.is_array:
+            (folder / f"{self.name}.bin").write_bytes(self.values.tobytes())
+
+
+def _text_of(source: str | Path, label: str) -> tuple[str, str]:
+    """Return the text of a kernel and a name for its file.
+
+    Raises:
+        KernelError: the file cannot be read.
+    """
+    if isinstance(source, str) and ("\n" in source or "{" in source):
+        return source, f"{label}.cu"
+    try:
+        return Path(source).read_text(encoding="utf-8"), Path(source).name
+    except (OSError, UnicodeDecodeError) as error:
+        raise KernelError(f"source {source}: {error}; expected CUDA C++ or the path of a file") from None
+
+
+def _kernel(file: Path, name: str, defines: Mapping[str, str], includes: Iterable[str | Path]) -> Kernel:
+    """Return the kernel of a name as it is declared.
+
+    Raises:
+        UnknownNameError: the source has no such kernel.
+    """
+    text = file.read_text(encoding="utf-8")
+    probe = file.with_name(f"probe_{file.name}")
+    bare = name.partition("<")[0].strip()
+    # An instantiation of a template is read where it is launched.
+    probe.write_text(f'#include "{file.name}"\nauto mptune_probe = &{name};\n' if "<" in name else text)
+    try:
+        program = read([probe], defines, tuple(map(Path, includes)))
+    finally:
+        probe.unlink()
+    for kernel in program.kernels:
+        if kernel.name.rpartition("::")[2] == bare:
+            return kernel
+    if program.refusals:
+        raise ProgramError("\n".join(dict.fromkeys(map(str, program.refusals))))
+    raise UnknownNameError("kernel", name, [kernel.name for kernel in program.kernels])
+
+
+def _passed(kernel: str, found: Kernel, arguments: Sequence[Any]) -> list[_Passed]:
+    """Return the arguments with the kernel's parameters.
+
+    Raises:
+        KernelError: there are too few or too many, or one does not fit its parameter.
+    """
+    if len(arguments) != len(found.parameters):
+        names = ", ".join(each.name for each in found.parameters)
+        raise KernelError(f"{kernel} takes {len(found.parameters)} arguments ({names}), not {len(arguments)}")
+    return [_fitted(kernel, each, value) for each, value in zip(found.parameters, arguments, strict=True)]
+
+
+def _fitted(kernel: str, parameter: Parameter, value: Any) -> _Passed:
+    what = f"argument {parameter.name} of {kernel} ({parameter.type})"
+    values = np.asarray(value)
+    if parameter.is_pointer:
+        if values.ndim == 0:
+            raise KernelError(f"{what}: expected an array, not {value!r}")
+        memory = parameter.memory
+        scalar = memory.numbers[0] if memory is not None else parameter.element
+        expected = NUMBERS[scalar].numpy if scalar in NUMBERS else ""
+        if expected and values.dtype != expected:
+            raise KernelError(f"{what}: expected an array of {expected}, not of {values.dtype}")
+        if not values.flags.c_contiguous:
+            raise KernelError(f"{what}: the array is not contiguous; pass numpy.ascontiguousarray(...)")
+        if memory is not None and values.nbytes % memory.bytes:
+            raise KernelError(f"{what}: expected a multiple of {memory.bytes} bytes, not {values.nbytes}")
+        return _Passed(parameter.name, parameter.element, values, parameter.role in ("out", "inout"))
+    if values.ndim > 0:
+        raise KernelError(f"{what}: expected a number, not an array of {values.dtype}")
+    if values.dtype.kind not in "fiub":
+        raise KernelError(f"{what}: expected a number, not {value!r}")
+    expected = NUMBERS[parameter.element].numpy if parameter.element in NUMBERS else ""
+    if expected and np.dtype(expected).kind in "iu" and values.dtype.kind == "f":
+        raise KernelError(f"{what}: expected a whole number, not {value!r}")
+    return _Passed(parameter.name, parameter.element, values, is_written=False)
+
+
+def _extents(given: Extent | None, otherwise: Sequence[int | str]) -> list[str]:
+    """Return up to three extents as expressions of C++."""
+    found = otherwise if given is None else [given] if isinstance(given, int | str | np.integer) else list(given)
+    if not 1 <= len(found) <= 3:
+        raise KernelError(f"expected one to three extents, not {found!r}")
+    return [str(each).replace("//", "/") for each in found]
+
+
+def _rounded_up(size: str, divisors: Sequence[str | int]) -> str:
+    """Return a number of blocks as an expression of C++."""
+    product = " * ".join(f"({str(each).replace('//', '/')})" for each in divisors) or "1"
+    return f"(({size}) + ({product}) - 1) / ({product})"
+
+
+def _number(each: _Passed) -> str:
+    value = each.values.item()
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) or np.isfinite(value):
+        return repr(value)
+    return "NAN" if np.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
+
+
+def _program(
+    file: Path, kernel: str, passed: Sequence[_Passed], grid: Sequence[str], block: Sequence[str], shared: int | str
+) -> str:
+    """Return the text of a program that launches the kernel once."""
+    arrays = [each for each in passed if each.is_array]
+    lines = [
+        "// Written by mptune.tune_source: reads the arrays, launches the kernel once, and copies the results back.",
+        "#include <cmath>",
+        "#include <cstdio>",
+        "#include <cstdlib>",
+        "#include <string>",
+        "#include <vector>",
+        "",
+        "#include <cuda_runtime.h>",
+        "",
+        f'#include "{file.name}"',
+        "",
+        f"static const std::string folder = {json.dumps(str(file.parent.resolve()))};",
+        "",
+        "static void read_array(const char *name, void *to, size_t bytes) {",
+        '    FILE *file = fopen((folder + "/" + name).c_str(), "rb");',
+        "    if (!file || fread(to, 1, bytes, file) != bytes) {",
+        '        fprintf(stderr, "cannot read %s/%s\\n", folder.c_str(), name);',
+        "        exit(2);",
+        "    }",
+        "    fclose(file);",
+        "}",
+        "",
+        "int main(int argc, char **argv) {",
+    ]
+    for each in arrays:
+        count = f"{each.values.nbytes} / sizeof({each.type})"
+        lines += [
+            f"    std::vector<{each.type}> host_{each.name}({count});",
+            f'    read_array("{each.name}.bin", host_{each.name}.data(), {each.values.nbytes});',
+            f"    {each.type} *{each.name};",
+            f"    cudaMalloc(&{each.name}, {each.values.nbytes});",
+            f"    cudaMemcpy({each.name}, host_{each.name}.data(), {each.values.nbytes}, cudaMemcpyHostToDevice);",
+        ]
+    values = [each.name if each.is_array else f"({each.type}){_number(each)}" for each in passed]
+    launch = ", ".join([f"dim3({', '.join(grid)})", f"dim3({', '.join(block)})", *([str(shared)] if shared else [])])
+    lines.append(f"    {kernel}<<<{launch}>>>({', '.join(values)});")
+    for each in arrays:
+        if each.is_written:
+            lines.append(
+                f"    cudaMemcpy(host_{each.name}.data(), {each.name}, {each.values.nbytes}, cudaMemcpyDeviceToHost);"
+            )
+    lines += [f"    cudaFree({each.name});" for each in arrays]
+    return "\n".join([*lines, "}", ""])
+
+
+def _as_written(parameters: Iterable[AdoptedParameter]) -> dict[str, list[str]]:
+    return {each.name: [PRECISIONS[each.classes[0].scalar]] for each in parameters}
