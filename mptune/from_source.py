@@ -1,35 +1,40 @@
 """A kernel as text and its arrays, tuned in one call.
 
-The call writes a small CUDA program that reads the arrays, launches the kernel once and copies the results back, and
-tunes that program as ``mptune tune PROGRAM.cu`` does. So everything that holds for programs holds here: the types are
-found in the text, errors are those of the results, and fresh inputs change the arrays.
+A small CUDA program that reads the arrays, launches the kernel once and copies the results back is adopted as any other
+program is (:mod:`mptune.adopt`): so types are found in the text. What is tuned is the kernel alone, by a definition
+whose inputs are the arrays.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
+import shutil
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mptune.adopt.adopting import AdoptSettings, adopt
-from mptune.adopt.findings import AdoptedParameter
+from mptune.adopt.findings import Findings
 from mptune.adopt.number_types import NUMBERS, PRECISIONS
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Kernel, Parameter, read
+from mptune.adopt.writing import imports_text, kernel_text, metric_text, name_of, parameters_text
 from mptune.errors import KernelError, UnknownNameError
-from mptune.progress import tune
+from mptune.progress import tune as tune_kernel
 from mptune.run import Run
-from mptune.source.loading import load_tunable
 
 _AXES: Final = "xyz"
 #: Threads of a block where neither ``block`` nor ``tune`` says how many.
 _THREADS: Final = 256
+#: In the folder of a definition: the arrays by name.
+ARRAYS: Final = "arrays.npz"
 
 Extent = int | str | Sequence[int | str]
 
@@ -89,32 +94,22 @@ def tune_source(
     given = {name: str(value) for name, value in (defines or {}).items()}
     given |= {name: str(values[0]) for name, values in macros.items() if len(values) == 1}
     macros = {name: values for name, values in macros.items() if len(values) > 1}
-    names = [*given, *macros]
-    label = re.sub(r"\W+", "_", kernel).strip("_")
+    label = name_of(kernel)
     folder = Path(folder) if folder is not None else Path("adopted") / label
+    _check_folder(folder)
     text, file_name = _text_of(source, label)
-    work = folder.parent / f"{folder.name}-program"
-    work.mkdir(parents=True, exist_ok=True)
-    own = work / file_name
-    own.write_text(text, encoding="utf-8")
-    found = _kernel(own, kernel, {**given, **{name: str(values[0]) for name, values in macros.items()}}, includes)
-    passed = _passed(kernel, found, arguments)
-    for each in passed:
-        each.write(work)
-    threads = _extents(block, [name for axis in _AXES if (name := f"block_size_{axis}") in names] or [_THREADS])
-    if grid is None:
-        divisors = [grid_div_x, grid_div_y, grid_div_z]
-        sizes = _extents(problem_size, [])
-        blocks = [
-            _rounded_up(size, divisor if divisor is not None else threads[axis : axis + 1])
-            for axis, (size, divisor) in enumerate(zip(sizes, divisors, strict=False))
-        ]
-    else:
-        blocks = _extents(grid, [])
-    main = work / "main.cu"
-    main.write_text(_program(own, kernel, passed, blocks, threads, shared), encoding="utf-8")
-    adopted, _ = adopt(
-        AdoptSettings(
+    launch = _launch(problem_size, grid, block, shared, (grid_div_x, grid_div_y, grid_div_z), (*given, *macros))
+    with tempfile.TemporaryDirectory(prefix="mptune-") as scratch:
+        own = Path(scratch) / file_name
+        own.write_text(text, encoding="utf-8")
+        first = {name: str(values[0]) for name, values in macros.items()}
+        found = _kernel(own, kernel, {**given, **first}, includes)
+        passed = _passed(kernel, found, arguments)
+        for each in passed:
+            each.write(own.parent)
+        main = own.with_name("mptune_main.cu")
+        main.write_text(_program(own, kernel, passed, launch), encoding="utf-8")
+        settings_of_program = AdoptSettings(
             files=(main,),
             defines=given,
             macros=macros,
@@ -122,16 +117,132 @@ def tune_source(
             metric=metric,
             vary=vary,
             backend="host",
-        ),
-        folder,
-    )
-    tunable = load_tunable(str(folder.resolve()))
+        )
+        adopted = adopt(settings_of_program, own.parent / label)[0].found
+        folder.mkdir(parents=True, exist_ok=True)
+        flat: dict[str, Any] = {each.name: each.values.reshape(-1) if each.is_array else each.values for each in passed}
+        np.savez(folder / ARRAYS, allow_pickle=False, **flat)
+        shutil.copyfile(own, folder / file_name)
+        (only,) = adopted.kernels.values()
+        (folder / f"{label}.cu.j2").write_text(only.template.text, encoding="utf-8")
+        definition = folder / f"{label}.py"
+        share = adopted.draws.by if vary is None else vary
+        definition.write_text(_definition(label, adopted, passed, launch, macros, metric, share), encoding="utf-8")
     if types is None:
-        settings["restrict"] = {**_as_written(adopted.found.parameters), **settings.get("restrict", {})}
-    return _tune(tunable, output=output, **settings)
+        settings["restrict"] = {**_as_written(adopted), **settings.get("restrict", {})}
+    return tune_kernel(definition, output=output, **settings)
 
 
-_tune = tune
+class ArrayInputs:
+    """The inputs of a kernel: arrays of a file, changed by up to a share for further draws.
+
+    Args:
+        file: with the arrays, by the names of arguments (``.npz``).
+        share: largest relative change of a floating-point number.
+    """
+
+    def __init__(self, file: Path, share: float) -> None:
+        with np.load(file, allow_pickle=False) as found:
+            self._arrays = {name: found[name] for name in found.files}
+        self._share = share
+
+    def __call__(self, rng: np.random.Generator, _: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+        """Return the arrays; the first draw has them unchanged."""
+        is_first = not cast(Any, rng.bit_generator.seed_seq).spawn_key
+        return {name: array if is_first else self._changed(rng, array) for name, array in self._arrays.items()}
+
+    def _changed(self, rng: np.random.Generator, array: NDArray[Any]) -> NDArray[Any]:
+        if array.ndim == 0 or array.dtype.kind != "f":
+            return array
+        return array * (1 + self._share * (2 * rng.random(array.shape) - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """Blocks, threads of a block and bytes of shared memory, as expressions."""
+
+    grid: tuple[str, ...]
+    block: tuple[str, ...]
+    shared: str
+    has_default_block: bool
+
+
+def _launch(
+    problem_size: Extent,
+    grid: Extent | None,
+    block: Extent | None,
+    shared: int | str,
+    divisors: Sequence[Sequence[str | int] | None],
+    names: Iterable[str],
+) -> _Launch:
+    own = [name for axis in _AXES if (name := f"block_size_{axis}") in names]
+    threads = _extents("block", block if block is not None else own or [_THREADS])
+    if grid is not None:
+        blocks = _extents("grid", grid)
+    else:
+        blocks = []
+        for axis, size in enumerate(_extents("problem_size", problem_size)):
+            factors = divisors[axis] if divisors[axis] is not None else threads[axis : axis + 1]
+            shown = (str(each) for each in factors or ())
+            product = " * ".join(each if re.fullmatch(r"\w+", each) else f"({each})" for each in shown)
+            blocks.append(f"ceildiv({size}, {product})" if product else size)
+    return _Launch(tuple(blocks), tuple(threads), str(shared), has_default_block=block is None and not own)
+
+
+def _definition(
+    name: str,
+    found: Findings,
+    passed: Sequence[_Passed],
+    launch: _Launch,
+    macros: Mapping[str, Sequence[int]],
+    metric: str | None,
+    share: float,
+) -> str:
+    """Return the text of the definition of a kernel whose inputs are arrays."""
+    (each,) = found.kernels.values()
+    arrays = {one.name: one for one in passed if one.is_array}
+    written = {name for name, one in arrays.items() if one.is_written}
+    sizes = {
+        argument.shape[0]: arrays[argument.name].count
+        for argument in each.arguments
+        if argument.name in arrays and not isinstance(argument.shape, int)
+    }
+    if each.launched.is_free:
+        numbers = each.launched.geometry(each.launched.launches[0])
+        sizes |= {known: numbers[key] for known, key in each.geometry.extents.items()}
+    else:
+        geometry = dataclasses.replace(
+            each.geometry,
+            grid=launch.grid,
+            block=launch.block,
+            shared_bytes=launch.shared if launch.shared != "0" else "",
+        )
+        each = dataclasses.replace(each, geometry=geometry)
+    roles = {one.name: "InOut" for one in each.arguments if one.name in written}
+    declared = tuple(dataclasses.replace(one, role=roles.get(one.name, one.role)) for one in each.arguments)
+    shown = metric_text(found, metric)
+    more = [
+        f'sizes={{"default": {json.dumps(sizes)}}},',
+        f'inputs=ArrayInputs(HERE / "{ARRAYS}", {share:g}),',
+        *([f"metric={shown},"] if shown else []),
+        *(["instrumented=True,"] if found.parameters else []),
+        f'description="{name}, from its text and arrays",',
+    ]
+    each = dataclasses.replace(each, arguments=declared)
+    found = dataclasses.replace(found, kernels={name: each})
+    parts = [
+        f'"""{name}, from its text and arrays."""',
+        f"{imports_text(found, macros)}\nfrom mptune.from_source import ArrayInputs",
+        "HERE = Path(__file__).parent",
+        *parameters_text(found, macros),
+        kernel_text(name, each, more),
+    ]
+    return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.exists() and any(folder.iterdir()) and not (folder / ARRAYS).is_file():
+        raise KernelError(f"{folder} is there already, and not written by tune_source; choose another folder=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +260,11 @@ class _Passed:
     type: str
     values: NDArray[Any]
     is_written: bool
+
+    @property
+    def count(self) -> int:
+        """The number of numbers in it: three in a ``double3``."""
+        return self.values.size
 
     @property
     def is_array(self) -> bool:
@@ -234,18 +350,16 @@ def _fitted(kernel: str, parameter: Parameter, value: Any) -> _Passed:
     return _Passed(parameter.name, parameter.element, values, is_written=False)
 
 
-def _extents(given: Extent | None, otherwise: Sequence[int | str]) -> list[str]:
-    """Return up to three extents as expressions of C++."""
-    found = otherwise if given is None else [given] if isinstance(given, int | str | np.integer) else list(given)
+def _extents(what: str, given: Extent) -> list[str]:
+    """Return one to three extents as expressions.
+
+    Raises:
+        KernelError: there are others.
+    """
+    found = [given] if isinstance(given, int | str | np.integer) else list(given)
     if not 1 <= len(found) <= 3:
-        raise KernelError(f"expected one to three extents, not {found!r}")
-    return [str(each).replace("//", "/") for each in found]
-
-
-def _rounded_up(size: str, divisors: Sequence[str | int]) -> str:
-    """Return a number of blocks as an expression of C++."""
-    product = " * ".join(f"({str(each).replace('//', '/')})" for each in divisors) or "1"
-    return f"(({size}) + ({product}) - 1) / ({product})"
+        raise KernelError(f"{what}: expected one to three extents, not {found!r}")
+    return list(map(str, found))
 
 
 def _number(each: _Passed) -> str:
@@ -257,9 +371,7 @@ def _number(each: _Passed) -> str:
     return "NAN" if np.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
 
 
-def _program(
-    file: Path, kernel: str, passed: Sequence[_Passed], grid: Sequence[str], block: Sequence[str], shared: int | str
-) -> str:
+def _program(file: Path, kernel: str, passed: Sequence[_Passed], launch: _Launch) -> str:
     """Return the text of a program that launches the kernel once."""
     arrays = [each for each in passed if each.is_array]
     lines = [
@@ -275,6 +387,8 @@ def _program(
         f'#include "{file.name}"',
         "",
         f"static const std::string folder = {json.dumps(str(file.parent.resolve()))};",
+        "",
+        "static int ceildiv(long long size, long long by) { return (size + by - 1) / by; }",
         "",
         "static void read_array(const char *name, void *to, size_t bytes) {",
         '    FILE *file = fopen((folder + "/" + name).c_str(), "rb");',
@@ -297,8 +411,8 @@ def _program(
             f"    cudaMemcpy({each.name}, host_{each.name}.data(), {each.values.nbytes}, cudaMemcpyHostToDevice);",
         ]
     values = [each.name if each.is_array else f"({each.type}){_number(each)}" for each in passed]
-    launch = ", ".join([f"dim3({', '.join(grid)})", f"dim3({', '.join(block)})", *([str(shared)] if shared else [])])
-    lines.append(f"    {kernel}<<<{launch}>>>({', '.join(values)});")
+    extents = [f"dim3({', '.join(each)})".replace("//", "/") for each in (launch.grid, launch.block)]
+    lines.append(f"    {kernel}<<<{', '.join([*extents, launch.shared])}>>>({', '.join(values)});")
     for each in arrays:
         if each.is_written:
             lines.append(
@@ -308,5 +422,6 @@ def _program(
     return "\n".join([*lines, "}", ""])
 
 
-def _as_written(parameters: Iterable[AdoptedParameter]) -> dict[str, list[str]]:
-    return {each.name: [PRECISIONS[each.classes[0].scalar]] for each in parameters}
+def _as_written(found: Findings) -> dict[str, list[str]]:
+    """Return the type of each parameter in the text."""
+    return {each.name: [PRECISIONS[each.classes[0].scalar]] for each in found.parameters}

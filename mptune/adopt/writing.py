@@ -232,35 +232,42 @@ def _definition(name: str, found: Findings, program: Program, arguments: Sequenc
         )
     source = _in_text(program.sources[0].name)
     as_run = f", as it ran with the arguments {_in_text(' '.join(arguments))}" if arguments else ""
-    types = "# The types, each below what has it in the program.\n" + "\n".join(_parameters(found))
-    macros = [f'{each} = OrdinalParameter("{each}", {list(values)})' for each, values in program.macros.items()]
     parts = [
         f'"""{name}, adopted from {source}{as_run}."""',
-        _imports(found, program.macros),
+        imports_text(found, program.macros, ["Scalar", "Scratch"])
+        + "\nfrom mptune.adopt.live import AdoptedApplication, Live",
         "HERE = Path(__file__).parent",
-        types,
-        "\n".join(["# Macros of the program.", *macros] if macros else []),
-        *(_kernel(kernel, each) for kernel, each in found.kernels.items()),
+        *parameters_text(found, program.macros),
+        *(kernel_text(kernel, each) for kernel, each in found.kernels.items()),
         "# A run is one of the program itself, its kernels in the types of the configuration.\nsteps = Live(HERE)",
         _application(name, found, source, metric, program.macros),
     ]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 
 
-def _imports(found: Findings, macros: Iterable[str]) -> str:
+def imports_text(found: Findings, macros: Iterable[str], more: Iterable[str] = ()) -> str:
+    """Return the imports of a definition of kernels."""
     kernels = found.kernels.values()
-    names = {"Kernel", "Scalar", "Scratch"}
+    names = {"Kernel", *more}
     names |= {argument.role for each in kernels for argument in each.arguments}
     names |= {"PrecisionParameter"} if found.parameters else set()
     names |= {"PolicyParameter"} if any(each.template.has_policy for each in kernels) else set()
     names |= {"OrdinalParameter"} if any(each.geometry.choices for each in kernels) else set()
     names |= {"OrdinalParameter"} if macros else set()
     imports = _wrapped("from mptune import ", sorted(names), "", "")
-    return f"from pathlib import Path\n\n{imports}\nfrom mptune.adopt.live import AdoptedApplication, Live"
+    return f"from pathlib import Path\n\n{imports}"
 
 
 def _sizes(found: Findings) -> str:
     return "{" + ", ".join(f'"{name}": {value}' for name, (_, value) in found.sizes.items()) + "}"
+
+
+def parameters_text(found: Findings, macros: Mapping[str, Sequence[int]]) -> Iterator[str]:
+    """Yield the texts that declare the types, and the macros whose values are tuned."""
+    types = "\n".join(_parameters(found))
+    yield f"# The types, each below what has it in the program.\n{types}" if types else ""
+    declared = "\n".join(f'{name} = OrdinalParameter("{name}", {list(values)})' for name, values in macros.items())
+    yield f"# Macros of the program.\n{declared}" if declared else ""
 
 
 def _parameters(found: Findings) -> Iterator[str]:
@@ -269,7 +276,8 @@ def _parameters(found: Findings) -> Iterator[str]:
         yield f'{parameter.name} = PrecisionParameter("{parameter.name}", {_strings(parameter.types)})'
 
 
-def _kernel(name: str, each: AdoptedKernel) -> str:
+def kernel_text(name: str, each: AdoptedKernel, more: Sequence[str] = ()) -> str:
+    """Return the text that declares a kernel, with further lines at the end."""
     choices = (f'OrdinalParameter("{choice}", {list(values)})' for choice, values in each.geometry.choices.items())
     policy = 'PolicyParameter("policy", ["accurate"])' if each.launched.is_fixed else 'PolicyParameter("policy")'
     parameters = [*each.precisions, *each.template.macros, *choices, *([policy] if each.template.has_policy else [])]
@@ -286,12 +294,13 @@ def _kernel(name: str, each: AdoptedKernel) -> str:
         *([f"shared_bytes={_quoted(shared)},"] if shared else []),
         *([f"constraints={_strings(constraints)},"] if constraints else []),
         f'template="{name}.cu.j2",',
+        *more,
     ]
     body = textwrap.indent("\n".join(lines), "    ")
     return f"{name} = Kernel(\n{body}\n)"
 
 
-def _metric(found: Findings, given: str | None) -> str:
+def metric_text(found: Findings, given: str | None) -> str:
     """Return how the outputs are compared, as text; "" if by the default.
 
     Where numbers of an element are judged each for itself, that is also by a metric the user gives for all.
@@ -311,7 +320,7 @@ def _application(name: str, found: Findings, source: str, metric: str | None, ma
     buffers = [buffer.declared for buffer in found.buffers]
     outputs = [buffer.name for buffer in found.buffers if buffer.is_output]
     shared = ", ".join(macros)
-    shown = _metric(found, metric)
+    shown = metric_text(found, metric)
     return "\n".join(
         (
             "application = AdoptedApplication(",
