@@ -8,6 +8,7 @@ whose inputs are the arrays.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 import shutil
@@ -26,9 +27,11 @@ from mptune.adopt.number_types import NUMBERS, PRECISIONS
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Kernel, Parameter, read
 from mptune.adopt.writing import imports_text, kernel_text, metric_text, name_of, parameters_text
-from mptune.errors import KernelError, UnknownNameError
+from mptune.emit import emit, winner_of
+from mptune.errors import KernelError, MptuneError, UnknownNameError
 from mptune.progress import tune as tune_kernel
 from mptune.run import Run
+from mptune.tuned import TunedKernel
 
 _AXES: Final = "xyz"
 #: Threads of a block where neither ``block`` nor ``tune`` says how many.
@@ -60,7 +63,7 @@ def tune_source(
     folder: str | Path | None = None,
     output: str | Path | None = None,
     **settings: Any,
-) -> Run:
+) -> SourceRun:
     """Tune a CUDA kernel, given as it stands with its arguments, and return the run.
 
     The types of buffers and variables are found in the text and tuned. The outputs are the arrays that the kernel
@@ -103,7 +106,7 @@ def tune_source(
         own = Path(scratch) / file_name
         own.write_text(text, encoding="utf-8")
         first = {name: str(values[0]) for name, values in macros.items()}
-        found = _kernel(own, kernel, {**given, **first}, includes)
+        found = _kernel(own, kernel, {**given, **first}, includes, len(arguments))
         passed = _passed(kernel, found, arguments)
         for each in passed:
             each.write(own.parent)
@@ -130,7 +133,35 @@ def tune_source(
         definition.write_text(_definition(label, adopted, passed, launch, macros, metric, share), encoding="utf-8")
     if types is None:
         settings["restrict"] = {**_as_written(adopted), **settings.get("restrict", {})}
-    return tune_kernel(definition, output=output, **settings)
+    return SourceRun(tune_kernel(definition, output=output, **settings), definition)
+
+
+class SourceRun(Run):
+    """A run whose kernel was given as text.
+
+    Attributes:
+        definition: the definition file that was written of it.
+    """
+
+    def __init__(self, run: Run, definition: Path) -> None:
+        super().__init__(run.info, run.trials, run.state, run.sources, run.name)
+        self.definition = definition
+
+    @functools.cached_property
+    def tuned(self) -> TunedKernel:
+        """The kernel in its best configuration, as a function of arrays by the names of its parameters."""
+        return TunedKernel(self, self.definition)
+
+    def emit(self, folder: str | Path) -> tuple[str, ...]:
+        """Write the winner as source, header, programs and README that need no mptune, and return the files' names.
+
+        Raises:
+            MptuneError: no trial is feasible.
+        """
+        winner = winner_of(self, kernel=self.definition)
+        if winner is None:
+            raise MptuneError(f"the run of {self.kernel} has no feasible trial to emit")
+        return emit(winner, folder).files
 
 
 class ArrayInputs:
@@ -289,7 +320,9 @@ def _text_of(source: str | Path, label: str) -> tuple[str, str]:
         raise KernelError(f"source {source}: {error}; expected CUDA C++ or the path of a file") from None
 
 
-def _kernel(file: Path, name: str, defines: Mapping[str, str], includes: Iterable[str | Path]) -> Kernel:
+def _kernel(
+    file: Path, name: str, defines: Mapping[str, str], includes: Iterable[str | Path], arguments: int
+) -> Kernel:
     """Return the kernel of a name as it is declared.
 
     Raises:
@@ -298,8 +331,13 @@ def _kernel(file: Path, name: str, defines: Mapping[str, str], includes: Iterabl
     text = file.read_text(encoding="utf-8")
     probe = file.with_name(f"probe_{file.name}")
     bare = name.partition("<")[0].strip()
-    # An instantiation of a template is read where it is launched.
-    probe.write_text(f'#include "{file.name}"\nauto mptune_probe = &{name};\n' if "<" in name else text)
+    if "<" in name:  # an instantiation of a template is read where it is launched
+        values = ", ".join(["mptune_any{}"] * arguments)
+        text = (
+            f'#include "{file.name}"\nstruct mptune_any {{ template <class T> operator T() const; }};\n'
+            f"void mptune_probe() {{ {name}<<<1, 1>>>({values}); }}\n"
+        )
+    probe.write_text(text, encoding="utf-8")
     try:
         program = read([probe], defines, tuple(map(Path, includes)))
     finally:
