@@ -14,7 +14,7 @@ Compared = Callable[[NDArray[Any], NDArray[Any]], Any]
 
 
 def _relative(reference: NDArray[Any], least: float) -> NDArray[Any]:
-    return np.maximum(np.abs(reference), least)
+    return np.asarray(np.maximum(np.abs(reference), least))
 
 
 #: Errors of an output by name; ``least`` is the smallest magnitude that is divided by.

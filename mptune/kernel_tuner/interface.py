@@ -33,6 +33,8 @@ from mptune.run import Run
 from mptune.space.expressions import Expression
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, Parameter, PrecisionParameter
 
+Divisor = Sequence[Any] | Callable[..., Any] | None
+
 BLOCK_SIZES: Final = ("block_size_x", "block_size_y", "block_size_z")
 #: Kernel Tuner's strategies, by the nearest of ours; a search without a strategy evaluates everything.
 STRATEGIES: Final = {
@@ -55,7 +57,10 @@ _FAILED: Final = {
     Status.COMPILE_ERROR: "CompilationFailedConfig",
     Status.CONSTRAINT: "InvalidConfig",
 }
-_BACKENDS: Final = {"CUDA": "auto", "CUPY": "auto", "NVCUDA": "auto", "HIP": "auto"}
+#: Arguments of Kernel Tuner that choose what mptune chooses by itself, and those that it has no counterpart of.
+_WITHOUT_EFFECT: Final = ("device", "platform", "compiler", "log", "iterations", "parallel", "quiet")
+_REFUSED: Final = ("texmem_args", "simulation_mode", "objectives")
+_LANGUAGES: Final = ("CUDA", "CUPY", "NVCUDA", "HIP")
 
 
 #: Of scripts that are run from outside: settings that they do not have.
@@ -70,6 +75,10 @@ def defaults(**settings: Any) -> Iterator[None]:
         yield
     finally:
         _defaults.clear()
+
+
+def _backend() -> str:
+    return str(_defaults.get("backend", "auto"))
 
 
 class Results(list[dict[str, Any]]):
@@ -117,56 +126,75 @@ def tune_kernel(
     problem_size: Any,
     arguments: Sequence[Any],
     tune_params: Mapping[str, Sequence[Any]],
-    grid_div_x: Sequence[Any] | Callable[..., Any] | None = None,
-    grid_div_y: Sequence[Any] | Callable[..., Any] | None = None,
-    grid_div_z: Sequence[Any] | Callable[..., Any] | None = None,
+    grid_div_x: Divisor = None,
+    grid_div_y: Divisor = None,
+    grid_div_z: Divisor = None,
     restrictions: Any = None,
     answer: Sequence[Any] | None = None,
     atol: float = 1e-6,
     verify: Callable[..., Any] | None = None,
+    *,
     verbose: bool = False,
     lang: str | None = None,
-    device: int = 0,
-    platform: int = 0,
     smem_args: Mapping[str, Any] | None = None,
     cmem_args: Mapping[str, Any] | None = None,
-    texmem_args: Mapping[str, Any] | None = None,
-    compiler: str | None = None,
     compiler_options: Sequence[str] | None = None,
     defines: Mapping[str, Any] | None = None,
-    log: Any = None,
-    iterations: int = 7,
     block_size_names: Sequence[str] | None = None,
     quiet: bool = False,
     strategy: str | None = None,
     strategy_options: Mapping[str, Any] | None = None,
     cache: str | None = None,
     metrics: Mapping[str, Any] | None = None,
-    simulation_mode: bool | None = None,
-    parallel: Any = None,
     observers: Sequence[Any] | None = None,
-    objective: str | None = None,
-    objective_higher_is_better: bool | None = None,
-    objectives: Any = None,
+    objective: str = "time",
+    objective_higher_is_better: bool = False,
     seed: int | None = None,
-    *,
     max_error: float | Mapping[str, float] | None = None,
     budget: int | None = None,
-    backend: str = "",
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    backend: str | None = None,
+    **others: Any,
+) -> tuple[Results, dict[str, Any]]:
     """Tune a kernel as Kernel Tuner does, and return its results and environment.
 
-    The arguments are Kernel Tuner's (1.5). In addition:
-
     Args:
-        max_error: limit of the error of outputs, instead of ``atol``.
-        budget: largest number of configurations; also ``strategy_options["max_fevals"]``.
+        kernel_name: the name of the kernel, maybe with template arguments.
+        kernel_source: its text or file; of several files the first.
+        problem_size: threads along each axis: numbers, expressions, or a function of the configuration.
+        arguments: of the kernel in their order; a :class:`TunablePrecision` has the type of a parameter.
+        tune_params: the values of each parameter, by name.
+        grid_div_x: what the problem size is divided by along x; by default the block's extent.
+        grid_div_y: the same along y.
+        grid_div_z: the same along z.
+        restrictions: expressions, or functions of a configuration, that hold.
+        answer: the expected values of arguments; None for an argument that is not compared.
+        atol: absolute tolerance of answers, beside a relative one of 1e-5.
+        verify: says of answers and outputs whether they agree, instead of tolerances.
+        verbose: whether the size of the search space is printed.
+        lang: "CUDA", "CUPY", "NVCUDA" or "HIP".
+        smem_args: dynamic shared memory: ``{"size": bytes}``.
+        cmem_args: arrays in constant memory, by name.
+        compiler_options: further flags.
+        defines: macros instead of those of all parameters.
+        block_size_names: the parameters that are the block's extents.
+        quiet: whether nothing is printed.
+        strategy: the search strategy, of which mptune's nearest is used; None evaluates everything.
+        strategy_options: ``max_fevals`` and ``time_limit`` count.
+        cache: a cache file that is written at the end.
+        metrics: further numbers of each result: functions of it, or expressions.
+        observers: of which :class:`AccuracyObserver` counts.
+        objective: the number in a result by which the best one is chosen.
+        objective_higher_is_better: whether the largest is best.
+        seed: of the strategy.
+        max_error: limit of the error of outputs, instead of ``atol``; not one of Kernel Tuner's arguments.
+        budget: largest number of configurations, as ``max_fevals``; not one of Kernel Tuner's arguments.
         backend: one of mptune's backends; by default the GPU or the processor that is here.
+        others: arguments of Kernel Tuner that change nothing here.
 
     Raises:
         KernelError: an argument has no counterpart; the message names it.
     """
-    _refuse(texmem_args=texmem_args, simulation_mode=simulation_mode)
+    _check(others)
     began = time.perf_counter()
     problem = _Problem(
         *(kernel_name, kernel_source, arguments, tune_params, lang, cmem_args, smem_args, defines, block_size_names)
@@ -178,7 +206,7 @@ def tune_kernel(
     accuracy = [each for each in observers or () if isinstance(each, AccuracyObserver)]
     kernel = problem.kernel(problem_size, divisors, restrictions, is_compared, answer)
     max_error = max_error if max_error is not None else _defaults.get("max_error")
-    backend = backend or _defaults.get("backend", "auto")
+    backend = backend or _backend()
     limit: Any = max_error
     metric: Any = None
     if answer is not None and verify is not None:
@@ -213,8 +241,7 @@ def tune_kernel(
         on_progress=lambda progress: None if quiet else _print_line(problem, progress.trial, metrics),
     )
     results = Results(run, (_result(problem, trial, metrics) for trial in run.trials))
-    key, is_higher = objective or "time", bool(objective_higher_is_better)
-    best = best_config(results, key, is_higher)
+    best = best_config(results, objective, objective_higher_is_better)
     environment = {
         "device_name": run.info.device,
         "best_config": best,
@@ -223,8 +250,10 @@ def tune_kernel(
     if cache:
         write_run(run, f"{cache}".removesuffix(".json") + ".json", "cache")
     if best and not quiet:
-        shown = ", ".join(f"{name}={best[name]}" for name in (*tune_params, key, *(metrics or {})) if name in best)
-        print(f"\nBEST PERFORMING CONFIGURATION FOR OBJECTIVE {key}:\n{shown}")
+        shown = ", ".join(
+            f"{name}={best[name]}" for name in (*tune_params, objective, *(metrics or {})) if name in best
+        )
+        print(f"\nBEST PERFORMING CONFIGURATION FOR OBJECTIVE {objective}:\n{shown}")
     return results, environment
 
 
@@ -234,31 +263,44 @@ def run_kernel(
     problem_size: Any,
     arguments: Sequence[Any],
     params: Mapping[str, Any],
-    grid_div_x: Sequence[Any] | Callable[..., Any] | None = None,
-    grid_div_y: Sequence[Any] | Callable[..., Any] | None = None,
-    grid_div_z: Sequence[Any] | Callable[..., Any] | None = None,
+    grid_div_x: Divisor = None,
+    grid_div_y: Divisor = None,
+    grid_div_z: Divisor = None,
     lang: str | None = None,
-    device: int = 0,
-    platform: int = 0,
+    *,
     smem_args: Mapping[str, Any] | None = None,
     cmem_args: Mapping[str, Any] | None = None,
-    texmem_args: Mapping[str, Any] | None = None,
-    compiler: str | None = None,
     compiler_options: Sequence[str] | None = None,
     defines: Mapping[str, Any] | None = None,
     block_size_names: Sequence[str] | None = None,
-    quiet: bool = False,
-    log: Any = None,
-    *,
-    backend: str = "",
+    backend: str | None = None,
+    **others: Any,
 ) -> list[Any]:
     """Run a kernel once and return all of its arguments as they are afterwards.
+
+    Args:
+        kernel_name: as in :func:`tune_kernel`, like all others.
+        kernel_source: the same.
+        problem_size: the same.
+        arguments: the same.
+        params: the value of each parameter, by name.
+        grid_div_x: as in :func:`tune_kernel`.
+        grid_div_y: the same.
+        grid_div_z: the same.
+        lang: the same.
+        smem_args: the same.
+        cmem_args: the same.
+        compiler_options: the same.
+        defines: the same.
+        block_size_names: the same.
+        backend: the same.
+        others: arguments of Kernel Tuner that change nothing here.
 
     Raises:
         KernelError: an argument has no counterpart; the message names it.
         CompileError, LaunchError: the kernel does not compile or run.
     """
-    _refuse(texmem_args=texmem_args)
+    _check(others)
     values = {name: [value] for name, value in params.items()}
     problem = _Problem(
         kernel_name, kernel_source, arguments, values, lang, cmem_args, smem_args, defines, block_size_names
@@ -266,7 +308,7 @@ def run_kernel(
     kernel = problem.kernel(problem_size, (grid_div_x, grid_div_y, grid_div_z), None, [True] * len(arguments), None)
     sizes = kernel.resolve_sizes("default", {})
     configuration = kernel.search_space(sizes).configuration(0)
-    found = get_backend(backend or _defaults.get("backend", "auto"))
+    found = get_backend(backend or _backend())
     with Program(kernel, configuration, sizes, found, CompileOptions(flags=tuple(compiler_options or ()))) as program:
         outputs = run_once(program, problem.inputs)
     results: list[Any] = []
@@ -282,10 +324,12 @@ def best_config(results: Iterable[Mapping[str, Any]], objective: str, is_higher:
     return (max if is_higher else min)(ran, key=lambda each: each[objective], default=None)
 
 
-def _refuse(**given: Any) -> None:
-    """Raise KernelError for the first argument that is given and has no counterpart."""
-    for name, value in given.items():
-        if value:
+def _check(others: Mapping[str, Any]) -> None:
+    """Raise an error for an argument that Kernel Tuner does not have, or that has no counterpart here."""
+    for name, value in others.items():
+        if name not in (*_WITHOUT_EFFECT, *_REFUSED):
+            raise UnknownNameError("argument", name, [*inspect.signature(tune_kernel).parameters, *_WITHOUT_EFFECT])
+        if name in _REFUSED and value:
             raise KernelError(f"{name}= of Kernel Tuner is not supported by mptune; leave it out")
 
 
@@ -315,8 +359,8 @@ class _Problem:
         defines: Mapping[str, Any] | None,
         block_size_names: Sequence[str] | None,
     ) -> None:
-        if lang is not None and lang.upper() not in _BACKENDS:
-            raise KernelError(f"lang={lang!r} is not supported by mptune; expected one of {', '.join(_BACKENDS)}")
+        if lang is not None and lang.upper() not in _LANGUAGES:
+            raise KernelError(f"lang={lang!r} is not supported by mptune; expected one of {', '.join(_LANGUAGES)}")
         self.name, self.text = name, _text_of(source)
         self.bare = name.partition("<")[0].strip()
         self.values = {key: list(values) for key, values in parameters.items()}
@@ -401,17 +445,9 @@ class _Problem:
             lines.append(f"#define {key} {_with_braces(str(value), self.values)}")
         if "endraw" in self.text:
             raise KernelError("the source has the word endraw, which ends a raw block of Jinja")
-        text = _HEADERS.sub("", self.text)
-        text = re.sub(r"\busing\s+half\s*=\s*__half\s*;|\btypedef\s+__half\s+half\s*;", "", text)
-        text = re.sub(r"\b__half\b", "half", text)
-        text = re.sub(r"\b__nv_bfloat16\b|\bnv_bfloat16\b", "bfloat16", text)
-        text = _EXTERN_C.sub("", text)
-        text = re.sub(
-            rf"\b__global__(?=[^;{{}}()]*?(?:__launch_bounds__\s*\([^()]*\)[^;{{}}()]*?)?\b{self.bare}\s*\()",
-            "__device__",
-            text,
-        )
-        text = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", "", text)
+        text = _HALF.sub("", _BOUNDS.sub("", _EXTERN_C.sub("", _HEADERS.sub("", self.text))))
+        text = re.sub(r"\b(?:__half|__nv_bfloat16|nv_bfloat16)\b", lambda found: _SHORT[found[0]], text)
+        text = re.sub(rf"\b__global__\b(?=[^;{{}}()]*\b{self.bare}\s*\()", "__device__", text)
         passed = ", ".join(_parameter_text(each) for each in self.given)
         called = _with_braces(self.name, self.values) if self.defines is not None else self.name
         call = f"{called}({', '.join(each.name for each in self.given)})"
@@ -420,12 +456,17 @@ class _Problem:
         return "\n".join([*lines, "{% raw %}", text, "{% endraw %}", wrapper])
 
 
-#: Headers of CUDA and HIP, whose types and functions the prelude has.
+#: Headers whose types and functions the prelude has.
 _HEADERS: Final = re.compile(
-    r"^[ \t]*#[ \t]*include[ \t]*[<\"](?:cuda\w*|hip/\w+|math|cmath|stdio|cstdio|stdlib|cstdlib|stdint|cstdint|device_launch_parameters|inttypes)(?:\.h|\.hpp)?[>\"].*$",
+    r"^[ \t]*#[ \t]*include[ \t]*[<\"](?:cuda\w*|hip/\w+|c?math|c?stdio|c?stdlib|c?stdint|inttypes"
+    r"|device_launch_parameters)(?:\.h|\.hpp)?[>\"].*$",
     re.MULTILINE,
 )
 _EXTERN_C: Final = re.compile(r"\bextern\s+\"C\"(?=\s+__global__)")
+_BOUNDS: Final = re.compile(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)")
+#: Names of the types of 16 bits, which the prelude calls half and bfloat16.
+_SHORT: Final = {"__half": "half", "__nv_bfloat16": "bfloat16", "nv_bfloat16": "bfloat16"}
+_HALF: Final = re.compile(r"\busing\s+half\s*=\s*__half\s*;|\btypedef\s+__half\s+half\s*;")
 _CPP: Final = {
     "float64": "double", "float32": "float", "float16": "half", "int8": "signed char", "int16": "short",
     "int32": "int", "int64": "long long", "uint8": "unsigned char", "uint16": "unsigned short",
@@ -478,28 +519,20 @@ def _declared_parameters(text: str, name: str) -> list[tuple[str, bool]]:
     Raises:
         KernelError: the text has no such kernel.
     """
-    text = _COMMENT.sub(" ", text)
-    kernels = re.findall(
-        r"\b__global__\b[^;{}]*?\b(\w+)\s*\(", re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", "", text)
-    )
-    found = re.search(rf"\b__global__\b[^;{{}}]*?\b{re.escape(name.rpartition('::')[2])}\s*\(", text)
+    text = _BOUNDS.sub("", _COMMENT.sub(" ", text))
+    found = re.search(rf"\b__global__\b[^;{{}}()]*\b{re.escape(name.rpartition('::')[2])}\s*\(", text)
     if found is None:
-        raise UnknownNameError("kernel", name, kernels)
-    depth, start, parts = 1, found.end(), []
+        raise UnknownNameError("kernel", name, re.findall(r"\b__global__\b[^;{}()]*\b(\w+)\s*\(", text))
+    depth, start, parts = 1, found.end(), list[str]()
     for place in range(found.end(), len(text)):
-        letter = text[place]
-        depth += letter in "([<{"
-        depth -= letter in ")]>}"
-        if depth == 0 or (depth == 1 and letter == ","):
+        depth += (text[place] in "([<{") - (text[place] in ")]>}")
+        if depth == 0 or (depth == 1 and text[place] == ","):
             parts.append(text[start:place])
             start = place + 1
         if depth == 0:
             break
-    parameters = [part.partition("=")[0].strip() for part in parts if part.strip()]
-    return [
-        (re.findall(r"\w+", re.sub(r"\[\w*\]", "", part))[-1], not re.search(r"\bconst\b[^*]*\*", part))
-        for part in parameters
-    ]
+    declared = [re.sub(r"\[\w*\]", "", part.partition("=")[0]) for part in parts if part.strip()]
+    return [(re.findall(r"\w+", each)[-1], not re.search(r"\bconst\b[^*]*\*", each)) for each in declared]
 
 
 def _listed(restrictions: Any) -> list[Any]:
@@ -538,7 +571,7 @@ class _Inputs:
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         self.arrays = dict(arrays)
 
-    def __call__(self, rng: Any, size: Any) -> dict[str, Any]:
+    def __call__(self, _rng: Any, _size: Any) -> dict[str, Any]:
         return dict(self.arrays)
 
 
@@ -548,7 +581,7 @@ class _Reference:
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         self.arrays = dict(arrays)
 
-    def __call__(self, inputs: Any, size: Any) -> dict[str, Any]:
+    def __call__(self, _inputs: Any, _size: Any) -> dict[str, Any]:
         return dict(self.arrays)
 
 
@@ -641,7 +674,9 @@ def _verified_by(verify: Callable[..., Any], is_compared: Sequence[bool], atol: 
 def _result(problem: _Problem, trial: Trial, metrics: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return a trial as Kernel Tuner has it."""
     own = {name: {precision(str(value)).name: value for value in problem.values[name]} for name in problem.precisions}
-    result = {name: own[name][value] if name in own else value for name, value in trial.configuration.items()}
+    result: dict[str, Any] = {
+        name: own[name][str(value)] if name in own else value for name, value in trial.configuration.items()
+    }
     measured = trial.measurement
     if trial.status is not Status.OK:
         result["__error__"] = _FAILED.get(trial.status, "RuntimeFailedConfig")

@@ -16,20 +16,18 @@ from mptune.interop import write_run
 from mptune.kernel_tuner import accuracy, interface
 
 
-def store_output_file(
-    output_filename: str | Path, results: Any, tune_params: Any = None, objective: str = "time"
-) -> None:
+def store_output_file(output_filename: str | Path, results: interface.Results, *_: Any, **__: Any) -> None:
     """Write results in the T4 format."""
     write_run(results.run, Path(output_filename).with_suffix(".json"), "t4")
 
 
-def store_metadata_file(metadata_filename: str | Path, target: str = "nvidia") -> None:
+def store_metadata_file(metadata_filename: str | Path, *_: Any, **__: Any) -> None:
     """Write the machine's description as JSON."""
     metadata = {"mptune": __version__, "python": platform.python_version(), "machine": platform.machine()}
     Path(metadata_filename).with_suffix(".json").write_text(json.dumps(metadata, indent=2), encoding="utf-8")
 
 
-def get_config_string(params: Mapping[str, Any], keys: Iterable[str] | None = None, units: Any = None) -> str:
+def get_config_string(params: Mapping[str, Any], keys: Iterable[str] | None = None, *_: Any) -> str:
     """Return a configuration or a result as text."""
     keys = list(params if keys is None else keys)
     texts = {name: f"{value:.3f}" if isinstance(value, float) else str(value) for name, value in params.items()}
