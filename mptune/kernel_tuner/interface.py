@@ -213,6 +213,7 @@ def tune_kernel(
         metric, limit = _verified_by(verify, is_compared, atol), 0.5
     elif accuracy:
         metric = [_observed(each) for each in accuracy]
+        problem.errors = {each.key: f"error.{each.key}" for each in accuracy} | {accuracy[0].key: "error"}
     elif answer is not None and max_error is None:
         tolerance = tolerance_metric(f"{atol:g}+{_RTOL:g}*abs")
         assert tolerance is not None
@@ -382,6 +383,8 @@ class _Problem:
         self.constants = {key: np.asarray(value) for key, value in (constants or {}).items()}
         self.shared = (shared or {}).get("size", 0)
         self.defines = defines
+        #: The metrics that are errors of observers, by their key.
+        self.errors: Mapping[str, str] = {}
         self.blocks = [*(block_size_names or ()), *BLOCK_SIZES[len(block_size_names or ()) :]]
 
     @property
@@ -684,6 +687,7 @@ def _result(problem: _Problem, trial: Trial, metrics: Mapping[str, Any] | None) 
     else:
         result["time"], result["times"] = trial.time_ms, list(measured.times_ms)
         result |= {name: value for name, value in measured.metrics.items() if name not in ("time_ms", "time_min_ms")}
+        result |= {key: measured.metrics[name] for key, name in problem.errors.items()}
     phases = {"compile_time": "compile", "verification_time": "accuracy", "benchmark_time": "timing"}
     result |= {name: 1000 * measured.durations_s.get(phase, 0.0) for name, phase in phases.items()}
     for name, given in (metrics or {}).items() if "__error__" not in result else ():
