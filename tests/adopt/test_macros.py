@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from command_line import caller
 
-from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.run import Run
-from tests.command_line import run_cli
 
 #: A stencil in shared memory whose block is a macro of the host and the device.
 PROGRAM = r"""
@@ -41,13 +40,14 @@ int main() {
 
 
 @pytest.mark.full
-def test_values_of_a_macro_are_tuned_on_host_and_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_macro_is_tuned_on_host_and_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
+    mptune = caller(monkeypatch, capfd)
     (tmp_path / "smooth.cu").write_text(PROGRAM)
     command = ["tune", "smooth.cu", "--macro", "BLOCK=32,64,128", "--max-error", "1e-5", "--backend", "host"]
-    assert (
-        run_cli(*command, "--budget", "12", "--verify", "2", "-p", "smooth.policy=accurate", "-o", "run.db").code == 0
-    )
+    assert mptune(*command, "--budget", "12", "--verify", "2", "-o", "run.db").code == 0
     run = Run.load("run.db")
     assert {trial.configuration["BLOCK"] for trial in run.trials} == {32, 64, 128}
     exact = [
