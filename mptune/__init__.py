@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from mptune.errors import MptuneError as MptuneError
+    from mptune.from_source import tune_source as tune_source
     from mptune.kernel import Application as Application
     from mptune.kernel import Buffer as Buffer
     from mptune.kernel import Constant as Constant
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "errors": ("MptuneError",),
+    "from_source": ("tune_source",),
     "kernel": ("Application", "Buffer", "Constant", "In", "InOut", "Kernel", "Out", "Scalar", "Scratch"),
     "progress": ("tune", "tune_sizes"),
     "precision": ("COMPOUND",),

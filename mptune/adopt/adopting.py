@@ -74,6 +74,7 @@ class AdoptSettings:
         files: the files of the program that a compiler is given, or folders of them.
         arguments: of its command line.
         defines: macros (``-D``), by name; "" for one without a value.
+        macros: macros whose values are tuned, with these; the program's own value, or else the first, is the default.
         includes: folders of headers (``-I``).
         compile_commands: a compilation database, whose files, macros and folders are taken.
         types: at most so many precision parameters.
@@ -87,6 +88,7 @@ class AdoptSettings:
     files: tuple[Path, ...]
     arguments: tuple[str, ...] = ()
     defines: Mapping[str, str] = field(default_factory=dict)
+    macros: Mapping[str, Sequence[int]] = field(default_factory=dict)
     includes: tuple[Path, ...] = ()
     compile_commands: Path | None = None
     types: int = 8
@@ -255,6 +257,10 @@ def _completed(settings: AdoptSettings) -> AdoptSettings:
     for file in files:
         if not file.name.isprintable():
             raise ProgramError(f"{file.name!r}: give the file a name without control characters")
+    own = {name: int(value) for file in files for name, value in _COUNT.findall(file.read_text("utf-8", "replace"))}
+    defines |= {
+        name: str(own[name] if own.get(name) in values else values[0]) for name, values in settings.macros.items()
+    }
     return dataclasses.replace(
         settings, files=tuple(files), defines=defines, includes=tuple(dict.fromkeys(map(Path.resolve, includes)))
     )
@@ -347,6 +353,7 @@ def _read_and_built(settings: AdoptSettings, on_progress: Callable[[str], None])
     with _told_what_is_missing(settings.files):
         on_progress("reading the program")
         program = read(settings.files, settings.defines, settings.includes, settings.kernels)
+        program = dataclasses.replace(program, macros=settings.macros)
         _check(program)
         on_progress("compiling the program")
         refused = _refused(program)
@@ -608,6 +615,7 @@ def _given(program: Program, settings: AdoptSettings, captured: Capture) -> dict
         "files": {str(file.path): _hash_of(file.path) for file in program.files},
         "sources": [str(path) for path in program.sources],
         "defines": dict(program.defines),
+        "macros": list(program.macros),
         "includes": [str(path) for path in program.includes],
         "arguments": list(settings.arguments),
         "kernels": list(settings.kernels),

@@ -79,6 +79,8 @@ def find(
     """
     known = _Known(program, classes, parameter_of, capture)
     launched, launch_at = find_launched(program, capture, lambda kernel: known.unused(kernel.identifier, _OF_MODULE))
+    if program.macros:  # the user says what is tuned of the launches
+        launched = [dataclasses.replace(each, has_fixed_blocks=True) for each in launched]
     launched = _with_own_blocks(known, launched)
     memory = _buffers(known, launched)
     used = {need.name for each in launched for need in each.kernel.needs if need.kind in ("constant", "device")}
@@ -206,7 +208,8 @@ def _kernels(
 ) -> Iterator[AdoptedKernel]:
     for each in launched:
         threads = _virtual_threads(each)
-        in_block = _LARGEST_BLOCK if each.kernel.name in other_blocks else max(map(math.prod, each.blocks))
+        is_other = each.kernel.name in other_blocks or known.program.macros
+        in_block = _LARGEST_BLOCK if is_other else max(map(math.prod, each.blocks))
         made = template(
             *(known.program, each.kernel, known.classes, known.parameter_of, each.offsets, threads, in_block),
             *(each.nulls, each.apart, {symbol.name for symbol in constants}),
@@ -215,7 +218,8 @@ def _kernels(
         precisions = tuple(name for name in dict.fromkeys(known.parameter_of.values()) if name in used)
         arguments = tuple(_arguments(known, each, memory, constants))
         most = in_block if each.kernel.has_barrier else 0
-        yield AdoptedKernel(each, made, precisions, arguments, _geometry(each, threads, made), most)
+        geometry = _geometry(each, threads, made, AXES if known.program.macros else AXES[: each.dimensions])
+        yield AdoptedKernel(each, made, precisions, arguments, geometry, most)
 
 
 def _parameters(known: _Known, kernels: Collection[AdoptedKernel]) -> Iterator[AdoptedParameter]:
@@ -246,9 +250,8 @@ def _virtual_threads(each: LaunchedKernel) -> list[str]:
     return [_named(each, f"threads_{axis}") for axis in AXES[: each.dimensions]]
 
 
-def _geometry(each: LaunchedKernel, threads: Sequence[str], made: Template) -> Geometry:
+def _geometry(each: LaunchedKernel, threads: Sequence[str], made: Template, axes: Sequence[str]) -> Geometry:
     """Return how a kernel is launched."""
-    axes = AXES[: each.dimensions]
     has_shared = any(launch.shared_bytes for launch in each.launches)
     shared = _named(each, SHARED) if has_shared else ""
     extents = {shared: SHARED} if shared else {}

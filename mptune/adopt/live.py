@@ -206,11 +206,12 @@ class Live:
         """Run the program; return False if it began with wrong values of variables, which are known now."""
         given = self._program
         draws = self.draws if run.draw else ("nothing", 0.0)
+        macros = tuple((name, str(getattr(run, name))) for name in given["macros"])
         turn = _Turn(run, self._buffers, self._constants, self._records, self._launched, *draws)
         with tempfile.TemporaryDirectory(prefix="mptune-") as name:
             work = Path(name)
             program, (ours, theirs) = work / "program", socket.socketpair()
-            program.write_bytes(_built(self._folder).image)
+            program.write_bytes(_built(self._folder, macros).image)
             program.chmod(0o700)
             environment = {
                 **os.environ,
@@ -508,8 +509,8 @@ def _allocations(folder: Path, arguments: tuple[str, ...], refused: tuple[str, .
 
 
 @functools.cache
-def _built(folder: Path) -> Built:
-    """Return an adopted program, compiled from its sources in the folder.
+def _built(folder: Path, macros: tuple[tuple[str, str], ...] = ()) -> Built:
+    """Return an adopted program, compiled from its sources in the folder with these values of its macros.
 
     Raises:
         ProgramError: it does not compile.
@@ -526,7 +527,7 @@ def _built(folder: Path) -> Built:
         return folder.resolve() / "program" / path.relative_to(root) if path.is_relative_to(root) else path
 
     sources, includes = ([kept(Path(path)) for path in given[what]] for what in ("sources", "includes"))
-    program = read(sources, given["defines"], includes, given["kernels"])
+    program = read(sources, {**given["defines"], **dict(macros)}, includes, given["kernels"])
     has_loops = bool(program.originals)
     files = split_kernels(program)
     return build(program.sources, files, program.defines, program.includes, gives_host_memory=has_loops)

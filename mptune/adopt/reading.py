@@ -319,6 +319,7 @@ class Program:
         places: of each character of the files with kernels for loops, where it begins and ends on disk; -1 for no such
             place. Empty if more than its loops was changed.
         units: the files as clang parsed them.
+        macros: macros whose values are tuned, with these.
     """
 
     sources: tuple[Path, ...]
@@ -336,6 +337,7 @@ class Program:
     loops: tuple[CutLoop, ...]
     places: Mapping[Path, Sequence[tuple[int, int]]] = field(repr=False, compare=False)
     units: tuple[TranslationUnit, ...] = field(repr=False, compare=False)
+    macros: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def text(self, extent: Extent) -> str:
         """Return a piece of the program as it is written."""

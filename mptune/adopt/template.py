@@ -120,6 +120,7 @@ class Template:
         has_policy: whether it calls mathematical functions by policy.
         is_tiled: whether it does the work of a tile of threads at once: ``per_thread`` columns, ``per_thread_y`` rows.
         unrolls: whether it has loops around the tile that are unrolled ``unroll`` times.
+        macros: the macros in it whose values are tuned.
     """
 
     function: str
@@ -128,6 +129,7 @@ class Template:
     has_policy: bool
     is_tiled: bool = False
     unrolls: bool = False
+    macros: tuple[str, ...] = ()
 
 
 def template(
@@ -196,7 +198,9 @@ def template(
         for name in dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]+\b", used))
         if name in _CONSTANTS and all(need.name != name for need in kernel.needs)
     ]
-    constants += _given(program.defines, used)
+    macros = {name: f"{_OPEN}{name}{_CLOSE}" for name in program.macros}
+    given = dict(_given({**program.defines, **macros}, used))
+    constants += given.values()
     has_phases = regions is not None and not threads
     parts = ["\n".join(constants), *needs, *(["IN_PHASES();"] if has_phases else []), *kernels]
     text = _in_words_of_templates("\n\n".join(part for part in parts if part), program, kernel, symbols)
@@ -205,7 +209,8 @@ def template(
         regions is not None and not has_phases,
         regions is not None and f"{UNROLL}{_CLOSE}" in regions.body,
     )
-    return Template(function, text, frozenset(edited.used), edited.has_policy, is_tiled, unrolls)
+    of_macros = tuple(name for name in program.macros if name in given)
+    return Template(function, text, frozenset(edited.used), edited.has_policy, is_tiled, unrolls, of_macros)
 
 
 def _passed(
@@ -315,8 +320,8 @@ def _unqualified(text: str, namespaces: Collection[str]) -> str:
     return re.sub(rf"(?<![\w:>])(?:::\s*)?(?:\b(?:{names})\s*::\s*)+(?=\w)", "", text) if names else text
 
 
-def _given(defines: Mapping[str, str], text: str) -> Iterator[str]:
-    """Yield the definitions of the command line's macros that a text uses, and of those that these use."""
+def _given(defines: Mapping[str, str], text: str) -> Iterator[tuple[str, str]]:
+    """Yield the definitions of the command line's macros that a text uses, and of those that these use, by name."""
     waiting = {name for name in defines if re.search(rf"\b{name}\b", text)}
     used: set[str] = set()
     while waiting:
@@ -326,7 +331,7 @@ def _given(defines: Mapping[str, str], text: str) -> Iterator[str]:
     for name in defines:
         if name in used:
             value = defines[name] or "1"
-            yield f"#define {name} {value}_num" if _DECIMAL.fullmatch(value) else f"#define {name} {value}"
+            yield name, f"#define {name} {value}_num" if _DECIMAL.fullmatch(value) else f"#define {name} {value}"
 
 
 def _in_regions(program: Program, kernel: Kernel, own: Edits, threads: Sequence[str], in_block: int) -> Split | None:

@@ -223,7 +223,9 @@ def _definition(name: str, found: Findings, program: Program, arguments: Sequenc
     Raises:
         ProgramError: there is nothing to tune.
     """
-    if not any(k.precisions or k.geometry.choices or k.template.has_policy for k in found.kernels.values()):
+    if not program.macros and not any(
+        k.precisions or k.geometry.choices or k.template.has_policy for k in found.kernels.values()
+    ):
         raise ProgramError(
             f"{name} has nothing to tune: no floating-point type that may change, and no kernel whose blocks may have "
             "another size"
@@ -232,29 +234,40 @@ def _definition(name: str, found: Findings, program: Program, arguments: Sequenc
     as_run = f", as it ran with the arguments {_in_text(' '.join(arguments))}" if arguments else ""
     parts = [
         f'"""{name}, adopted from {source}{as_run}."""',
-        _imports(found),
+        imports_text(found, program.macros, ["Scalar", "Scratch"])
+        + "\nfrom mptune.adopt.live import AdoptedApplication, Live",
         "HERE = Path(__file__).parent",
-        "# The types, each below what has it in the program.\n" + "\n".join(_parameters(found)),
-        *(_kernel(kernel, each) for kernel, each in found.kernels.items()),
+        *parameters_text(found, program.macros),
+        *(kernel_text(kernel, each) for kernel, each in found.kernels.items()),
         "# A run is one of the program itself, its kernels in the types of the configuration.\nsteps = Live(HERE)",
-        _application(name, found, source, metric),
+        _application(name, found, source, metric, program.macros),
     ]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 
 
-def _imports(found: Findings) -> str:
+def imports_text(found: Findings, macros: Iterable[str], more: Iterable[str] = ()) -> str:
+    """Return the imports of a definition of kernels."""
     kernels = found.kernels.values()
-    names = {"Kernel", "Scalar", "Scratch"}
+    names = {"Kernel", *more}
     names |= {argument.role for each in kernels for argument in each.arguments}
     names |= {"PrecisionParameter"} if found.parameters else set()
     names |= {"PolicyParameter"} if any(each.template.has_policy for each in kernels) else set()
     names |= {"OrdinalParameter"} if any(each.geometry.choices for each in kernels) else set()
+    names |= {"OrdinalParameter"} if macros else set()
     imports = _wrapped("from mptune import ", sorted(names), "", "")
-    return f"from pathlib import Path\n\n{imports}\nfrom mptune.adopt.live import AdoptedApplication, Live"
+    return f"from pathlib import Path\n\n{imports}"
 
 
 def _sizes(found: Findings) -> str:
     return "{" + ", ".join(f'"{name}": {value}' for name, (_, value) in found.sizes.items()) + "}"
+
+
+def parameters_text(found: Findings, macros: Mapping[str, Sequence[int]]) -> Iterator[str]:
+    """Yield the texts that declare the types, and the macros whose values are tuned."""
+    types = "\n".join(_parameters(found))
+    yield f"# The types, each below what has it in the program.\n{types}" if types else ""
+    declared = "\n".join(f'{name} = OrdinalParameter("{name}", {list(values)})' for name, values in macros.items())
+    yield f"# Macros of the program.\n{declared}" if declared else ""
 
 
 def _parameters(found: Findings) -> Iterator[str]:
@@ -263,10 +276,11 @@ def _parameters(found: Findings) -> Iterator[str]:
         yield f'{parameter.name} = PrecisionParameter("{parameter.name}", {_strings(parameter.types)})'
 
 
-def _kernel(name: str, each: AdoptedKernel) -> str:
+def kernel_text(name: str, each: AdoptedKernel, more: Sequence[str] = ()) -> str:
+    """Return the text that declares a kernel, with further lines at the end."""
     choices = (f'OrdinalParameter("{choice}", {list(values)})' for choice, values in each.geometry.choices.items())
     policy = 'PolicyParameter("policy", ["accurate"])' if each.launched.is_fixed else 'PolicyParameter("policy")'
-    parameters = [*each.precisions, *choices, *([policy] if each.template.has_policy else [])]
+    parameters = [*each.precisions, *each.template.macros, *choices, *([policy] if each.template.has_policy else [])]
     constraints, shared = each.geometry.constraints, each.geometry.shared_bytes
     lines = [
         f'name="{name}",',
@@ -280,12 +294,13 @@ def _kernel(name: str, each: AdoptedKernel) -> str:
         *([f"shared_bytes={_quoted(shared)},"] if shared else []),
         *([f"constraints={_strings(constraints)},"] if constraints else []),
         f'template="{name}.cu.j2",',
+        *more,
     ]
     body = textwrap.indent("\n".join(lines), "    ")
     return f"{name} = Kernel(\n{body}\n)"
 
 
-def _metric(found: Findings, given: str | None) -> str:
+def metric_text(found: Findings, given: str | None) -> str:
     """Return how the outputs are compared, as text; "" if by the default.
 
     Where numbers of an element are judged each for itself, that is also by a metric the user gives for all.
@@ -301,10 +316,11 @@ def _metric(found: Findings, given: str | None) -> str:
     return "" if given is None and one == UNSIGNED else json.dumps(one)
 
 
-def _application(name: str, found: Findings, source: str, metric: str | None) -> str:
+def _application(name: str, found: Findings, source: str, metric: str | None, macros: Iterable[str]) -> str:
     buffers = [buffer.declared for buffer in found.buffers]
     outputs = [buffer.name for buffer in found.buffers if buffer.is_output]
-    shown = _metric(found, metric)
+    shared = ", ".join(macros)
+    shown = metric_text(found, metric)
     return "\n".join(
         (
             "application = AdoptedApplication(",
@@ -320,6 +336,7 @@ def _application(name: str, found: Findings, source: str, metric: str | None) ->
             '    timed="launches",',
             f"    outputs={_strings(outputs)},",
             *([f"    metric={shown},"] if shown else []),
+            *([f"    shared=[{shared}],"] if shared else []),
             *(["    instrumented=True,"] if found.parameters else []),
             f'    description="adopted from {source}",',
             ")",

@@ -51,6 +51,19 @@ def parse_values(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return {name: parse_names(text) for name, text in parse_assignments(texts, "-p").items()}
 
 
+def parse_macros(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return the values of each macro, in ascending order."""
+    found = {}
+    for name, text in parse_assignments(texts, "--macro").items():
+        given = f"--macro {name}={text}"
+        if not re.fullmatch(r"[A-Za-z_]\w*", name):
+            raise MptuneError(f"{given}: expected the name of a macro, not {name!r}")
+        found[name] = tuple(sorted({_parse_whole(value, given) for value in parse_names(text)}))
+        if len(found[name]) < 2:
+            raise MptuneError(f"{given}: expected two values or more; -D {name}=VALUE sets one")
+    return found
+
+
 def parse_first(text: str) -> dict[str, str] | Path:
     """Return the values of a configuration by name, or the path of its file."""
     return parse_assignments(parse_names(text), "--first") if "=" in text and not Path(text).exists() else Path(text)
@@ -234,7 +247,7 @@ def restricted(what: str) -> Callable[[Command], Command]:
 
 def pop_adoption(given: dict[str, Any]) -> dict[str, Any]:
     """Remove the given options of adoption from a command's arguments, and return them by fields of AdoptSettings."""
-    names = ("types", "defines", "includes", "compile_commands", "kernels", "vary")
+    names = ("types", "defines", "macros", "includes", "compile_commands", "kernels", "vary")
     found = {name: given.pop(name) for name in names}
     return {name: value for name, value in found.items() if value is not None and value not in ((), {})}
 
@@ -255,6 +268,12 @@ includes = option("--include -I includes", "DIR...", "A folder of the program's 
 adoption = _declared(
     option("--types", "N", "Make at most this many precision parameters of a program.", show_default="8"),
     defines,
+    option(
+        "--macro macros",
+        "NAME=VALUE,VALUE...",
+        "Tune the value of this macro of the program, such as BLOCK=64,128,256.",
+        parse=parse_macros,
+    ),
     includes,
     option("--compile-commands", "FILE", "Take a program's files, macros and folders from this compilation database."),
     option("--kernel kernels", "NAME...", "Tune this kernel of a program; other kernels keep their types and blocks."),

@@ -42,7 +42,8 @@ class Application(Tunable):
         steps: ``steps(run, size)`` launches the kernels: ``run.KERNEL(argument=run.BUFFER, ...)``. It is ordinary
             Python and may read the contents of buffers (``run.read``).
         outputs: names of the compared buffers.
-        shared: parameters of no kernel: types of buffers, and choices that the steps read as ``run.NAME``.
+        shared: types of buffers, and choices that the steps read as ``run.NAME``. A kernel's parameter of that name has
+            the same value.
         reference: ``reference(inputs, size)`` returns the outputs. None: the application itself, run in fp64.
         metric, instrumented, over, reduce: as in :class:`~mptune.Kernel`.
         constraints: predicates over parameters and sizes.
@@ -105,7 +106,7 @@ class Application(Tunable):
             (twice, _), *_ = Counter(kernel.name for kernel in kernels).most_common(1)
             raise KernelError(f"application {name}: two kernels are called {twice!r}")
         types = _types_of(name, buffers, shared, kernels)
-        own = [parameter.renamed(f"{kernel.name}.{parameter.name}") for kernel in kernels for parameter in free(kernel)]
+        own = [p.renamed(f"{kernel.name}.{p.name}") for kernel in kernels for p in free(kernel, shared)]
         always = [p.name for p in (*shared, *own) if p.name in {s.name for s in shared}]
         by_buffer = {buffer.name: buffer for buffer in buffers}
         for output in outputs:
@@ -155,7 +156,8 @@ class Application(Tunable):
 
         Constraints over types of arguments, or over sizes that only a launch has, are checked at the launch.
         """
-        names = {p.name: f"{kernel.name}.{p.name}" for p in free(kernel)}
+        names = {p.name: f"{kernel.name}.{p.name}" for p in free(kernel, self.shared)}
+        names |= {p.name: p.name for p in self.shared}
         found = []
         for constraint in constraints:
             try:
@@ -169,8 +171,9 @@ class Application(Tunable):
     def of_kernel(self, name: str, types: Mapping[str, Value], configuration: Configuration) -> Configuration:
         """Return a kernel's part of an application's configuration, with the types of its array arguments."""
         kernel = self.kernels[name]
-        values = {p.name: types.get(p.name, configuration.get(f"{name}.{p.name}")) for p in kernel.parameters}
-        return kernel.own(values)
+        own = {p.name: f"{name}.{p.name}" for p in free(kernel, self.shared)}
+        names = {p.name: own.get(p.name, p.name) for p in kernel.parameters}
+        return kernel.own({known: types.get(known, configuration.get(given)) for known, given in names.items()})
 
     def _check(self) -> None:
         Tunable._check(self)
@@ -197,9 +200,10 @@ def typed(kernel: Kernel) -> frozenset[str]:
     return frozenset(a.precision for a in kernel.passed if a.role is not Role.SCALAR and a.precision in names)
 
 
-def free(kernel: Kernel) -> list[Parameter]:
-    """Return the parameters of a kernel that no buffer decides."""
-    return [parameter for parameter in kernel.parameters if parameter.name not in typed(kernel)]
+def free(kernel: Kernel, shared: Iterable[Parameter]) -> list[Parameter]:
+    """Return the parameters of a kernel that are its own: no buffer decides them, and no other kernel shares them."""
+    others = typed(kernel) | {parameter.name for parameter in shared}
+    return [parameter for parameter in kernel.parameters if parameter.name not in others]
 
 
 def _types_of(

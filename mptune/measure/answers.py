@@ -1,4 +1,4 @@
-"""The outputs of an application in its widest types, as its reference if it has no other."""
+"""The outputs of a kernel or an application in its widest types, as its reference if it has no other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mptune.accuracy.evaluate import masked_elements
 from mptune.accuracy.pairs import still_poisoned
 from mptune.backends.base import Backend, CompileOptions
 from mptune.errors import ConstraintError, KernelError
-from mptune.kernel import Application, Sizes, Tunable
+from mptune.kernel import Sizes, Tunable
 from mptune.kernel.limits import widest
 from mptune.measure.buffers import run_once
 from mptune.measure.program import Program, first_that_runs
@@ -24,7 +24,7 @@ _Tunable = TypeVar("_Tunable", bound=Tunable)
 
 @dataclass(eq=False)
 class OwnAnswer:
-    """Runs an application in its widest types to make references.
+    """Runs a kernel or an application in its widest types to make references.
 
     ``announce`` is called with "reference" when a run begins, and with "inputs" when it has ended.
     """
@@ -32,7 +32,7 @@ class OwnAnswer:
     #: Maximum relative difference of two runs in the widest types (maybe fp32): the order of additions may vary.
     largest_difference: ClassVar[float] = 1e-6
 
-    application: Application
+    tunable: Tunable
     backend: Backend
     options: CompileOptions
     announce: Callable[[str], None] = lambda _: None
@@ -40,19 +40,19 @@ class OwnAnswer:
 
     def __call__(self, inputs: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
         """Return the outputs in fp64."""
-        application, backend = self.application, self.backend
+        tunable, backend = self.tunable, self.backend
 
         def run(configuration: Configuration) -> dict[str, NDArray[Any]]:
-            with Program(application, configuration, sizes, backend, self.options) as program:
+            with Program(tunable, configuration, sizes, backend, self.options) as program:
                 self.announce("reference")
                 return run_once(program, inputs)
 
-        candidates = [self.known] if self.known else widest(application, sizes, backend.device.facts())
+        candidates = [self.known] if self.known else widest(tunable, sizes, backend.device.facts())
         try:
             self.known, outputs = first_that_runs(candidates, run)
         except ConstraintError as error:
             raise KernelError(
-                f"{application.called}: none of {len(candidates)} configurations in its widest types runs: {error}"
+                f"{tunable.called}: none of {len(candidates)} configurations in its widest types runs: {error}"
             ) from error
         finally:
             self.announce("inputs")
@@ -62,10 +62,10 @@ class OwnAnswer:
             unwritten, is_infinite = still_poisoned(flat).size, np.isinf(flat)
             # An integer may equal the pattern by chance.
             if unwritten and (flat.dtype.kind == "f" or unwritten == flat.size):
-                raise KernelError(f"{application.called} never writes {unwritten} {what}")
+                raise KernelError(f"{tunable.called} never writes {unwritten} {what}")
             if is_infinite.any():
                 raise KernelError(
-                    f"{application.called} gives infinity for {np.count_nonzero(is_infinite)} {what} in its widest "
+                    f"{tunable.called} gives infinity for {np.count_nonzero(is_infinite)} {what} in its widest "
                     f"types, the first is element {is_infinite.argmax()}: nothing to compare narrower types with"
                 )
         return outputs
@@ -87,7 +87,7 @@ def with_reference(
     options: CompileOptions,
     announce: Callable[[str], None] = lambda _: None,
 ) -> _Tunable:
-    """Return an application with its own outputs as a reference, if it has none; a kernel unchanged."""
-    if not isinstance(tunable, Application) or tunable.reference is not None:
+    """Return a kernel or an application with its own outputs as a reference, if it has none."""
+    if tunable.reference is not None:
         return tunable
     return tunable.changed(reference=OwnAnswer(tunable, backend, options, announce))

@@ -72,13 +72,14 @@ class _TracedProgram(Program):
         arrays: dict[str, list[tuple[Argument, Argument, int]]] = {}
         names: dict[str, dict[str, str]] = {}
         if isinstance(self.tunable, Kernel):
-            own = self.tunable.name
-            names[own] = {}
-            arrays[own] = [(self.arguments[name], self.arguments[name], 1) for name in self.shapes]
+            names[self.tunable.name] = {}
+            arrays[self.tunable.name] = [(self.arguments[name], self.arguments[name], 1) for name in self.shapes]
         for launched, (count, _) in self.launched.items():
-            kernel = cast(Application, self.tunable).kernels[launched.kernel]
+            application = cast(Application, self.tunable)
+            kernel = application.kernels[launched.kernel]
+            own = free(kernel, application.shared)
             arguments = {argument.name: argument for argument in kernel.arguments}
-            own_names = names.setdefault(kernel.name, {p.name: f"{kernel.name}.{p.name}" for p in free(kernel)})
+            own_names = names.setdefault(kernel.name, {p.name: f"{kernel.name}.{p.name}" for p in own})
             for name, buffer in launched.buffers:
                 argument, passed = arguments[name], self.arguments[buffer]
                 if argument.precision and passed.precision:

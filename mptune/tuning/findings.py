@@ -72,10 +72,11 @@ def _unlike_rounding(run: Run, kernel: Tunable, metric: Metrics) -> Iterator[str
 
     Rounding errors are proportional to the unit roundoff: errors in fp32 are about 2^29 times errors in fp64. An error
     that hardly differs between the two has another cause, such as a reference that computes something else. Two cases
-    are excluded: an application that is its own reference, and metrics that see the inputs, such as a residual.
+    are excluded: a kernel or an application that is its own reference, and metrics that see the inputs, such as a
+    residual.
     """
     baseline = run.baseline
-    if baseline is None or (isinstance(kernel, Application) and kernel.reference is None):
+    if baseline is None or kernel.reference is None:
         return
     widest = kernel.roundoff_of(baseline.configuration)
     # Only parameters count, as types of fixed arguments never change.

@@ -1,0 +1,465 @@
+"""A kernel as text and its arrays, tuned in one call.
+
+A small CUDA program that reads the arrays, launches the kernel once and copies the results back is adopted as any other
+program is (:mod:`mptune.adopt`): so types are found in the text. What is tuned is the kernel alone, by a definition
+whose inputs are the arrays.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mptune.adopt.adopting import AdoptSettings, adopt
+from mptune.adopt.findings import Findings
+from mptune.adopt.number_types import NUMBERS, PRECISIONS
+from mptune.adopt.parsing import ProgramError
+from mptune.adopt.reading import Kernel, Parameter, read
+from mptune.adopt.writing import imports_text, kernel_text, metric_text, name_of, parameters_text
+from mptune.emit import emit, winner_of
+from mptune.errors import KernelError, MptuneError, UnknownNameError
+from mptune.progress import tune as tune_kernel
+from mptune.run import Run
+from mptune.tuned import TunedKernel
+
+_AXES: Final = "xyz"
+#: Threads of a block where neither ``block`` nor ``tune`` says how many.
+_THREADS: Final = 256
+#: In the folder of a definition: the arrays by name.
+ARRAYS: Final = "arrays.npz"
+
+Extent = int | str | Sequence[int | str]
+
+
+def tune_source(
+    source: str | Path,
+    kernel: str,
+    problem_size: Extent,
+    arguments: Sequence[Any],
+    *,
+    tune: Mapping[str, Sequence[int]] | None = None,
+    grid: Extent | None = None,
+    block: Extent | None = None,
+    shared: int | str = 0,
+    grid_div_x: Sequence[str | int] | None = None,
+    grid_div_y: Sequence[str | int] | None = None,
+    grid_div_z: Sequence[str | int] | None = None,
+    types: str | None = "auto",
+    defines: Mapping[str, Any] | None = None,
+    includes: Iterable[str | Path] = (),
+    vary: float | None = None,
+    metric: str | None = None,
+    folder: str | Path | None = None,
+    output: str | Path | None = None,
+    **settings: Any,
+) -> SourceRun:
+    """Tune a CUDA kernel, given as it stands with its arguments, and return the run.
+
+    The types of buffers and variables are found in the text and tuned. The outputs are the arrays that the kernel
+    changes; the reference is the kernel in the types as written.
+
+    Args:
+        source: the text of the kernel, or its file.
+        kernel: the name of the kernel, with template arguments if it has some (``"advect<double>"``).
+        problem_size: threads along each axis: a number, several, or expressions of macros.
+        arguments: of the kernel in their order: arrays for pointers, numbers for numbers. Arrays are not changed.
+        tune: values of macros in the text, by name. ``block_size_x``, ``_y`` and ``_z`` are also the block's extents.
+        grid: blocks along each axis; by default the problem size over ``grid_div_x`` and so on, rounded up.
+        block: threads of a block along each axis, by default ``block_size_x`` and so on, or 256.
+        shared: bytes of dynamic shared memory.
+        grid_div_x: factors that divide the problem size along x; by default the extent of a block.
+        grid_div_y: the same along y.
+        grid_div_z: the same along z.
+        types: "auto", or None: the types stay as written.
+        defines: further macros.
+        includes: folders of headers.
+        vary: largest relative change of the arrays' numbers for fresh inputs; by default up to 0.1.
+        metric: the error metric of the outputs.
+        folder: where the program and its definition are written, by default ``adopted/KERNEL``.
+        output: the run file; with None no file is written.
+        settings: further fields of :class:`~mptune.TuneSettings`, such as ``max_error`` and ``budget``.
+
+    Raises:
+        MptuneError: an argument is wrong; the message names it by its parameter in the signature.
+    """
+    macros = {name: tuple(sorted(set(values))) for name, values in (tune or {}).items()}
+    given = {name: str(value) for name, value in (defines or {}).items()}
+    given |= {name: str(values[0]) for name, values in macros.items() if len(values) == 1}
+    macros = {name: values for name, values in macros.items() if len(values) > 1}
+    label = name_of(kernel)
+    folder = Path(folder) if folder is not None else Path("adopted") / label
+    _check_folder(folder)
+    text, file_name = _text_of(source, label)
+    launch = _launch(problem_size, grid, block, shared, (grid_div_x, grid_div_y, grid_div_z), (*given, *macros))
+    with tempfile.TemporaryDirectory(prefix="mptune-") as scratch:
+        own = Path(scratch) / file_name
+        own.write_text(text, encoding="utf-8")
+        first = {name: str(values[0]) for name, values in macros.items()}
+        found = _kernel(own, kernel, {**given, **first}, includes, len(arguments))
+        passed = _passed(kernel, found, arguments)
+        for each in passed:
+            each.write(own.parent)
+        main = own.with_name("mptune_main.cu")
+        main.write_text(_program(own, kernel, passed, launch), encoding="utf-8")
+        settings_of_program = AdoptSettings(
+            files=(main,),
+            defines=given,
+            macros=macros,
+            includes=tuple(map(Path, includes)),
+            metric=metric,
+            vary=vary,
+            backend="host",
+        )
+        adopted = adopt(settings_of_program, own.parent / label)[0].found
+        folder.mkdir(parents=True, exist_ok=True)
+        flat: dict[str, Any] = {each.name: each.values.reshape(-1) if each.is_array else each.values for each in passed}
+        np.savez(folder / ARRAYS, allow_pickle=False, **flat)
+        shutil.copyfile(own, folder / file_name)
+        (only,) = adopted.kernels.values()
+        (folder / f"{label}.cu.j2").write_text(only.template.text, encoding="utf-8")
+        definition = folder / f"{label}.py"
+        share = adopted.draws.by if vary is None else vary
+        definition.write_text(_definition(label, adopted, passed, launch, macros, metric, share), encoding="utf-8")
+    if types is None:
+        settings["restrict"] = {**_as_written(adopted), **settings.get("restrict", {})}
+    return SourceRun(tune_kernel(definition, output=output, **settings), definition)
+
+
+class SourceRun(Run):
+    """A run whose kernel was given as text.
+
+    Attributes:
+        definition: the definition file that was written of it.
+    """
+
+    def __init__(self, run: Run, definition: Path) -> None:
+        super().__init__(run.info, run.trials, run.state, run.sources, run.name)
+        self.definition = definition
+
+    @functools.cached_property
+    def tuned(self) -> TunedKernel:
+        """The kernel in its best configuration, as a function of arrays by the names of its parameters."""
+        return TunedKernel(self, self.definition)
+
+    def emit(self, folder: str | Path) -> tuple[str, ...]:
+        """Write the winner as source, header, programs and README that need no mptune, and return the files' names.
+
+        Raises:
+            MptuneError: no trial is feasible.
+        """
+        winner = winner_of(self, kernel=self.definition)
+        if winner is None:
+            raise MptuneError(f"the run of {self.kernel} has no feasible trial to emit")
+        return emit(winner, folder).files
+
+
+class ArrayInputs:
+    """The inputs of a kernel: arrays of a file, changed by up to a share for further draws.
+
+    Args:
+        file: with the arrays, by the names of arguments (``.npz``).
+        share: largest relative change of a floating-point number.
+    """
+
+    def __init__(self, file: Path, share: float) -> None:
+        with np.load(file, allow_pickle=False) as found:
+            self._arrays = {name: found[name] for name in found.files}
+        self._share = share
+
+    def __call__(self, rng: np.random.Generator, _: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+        """Return the arrays; the first draw has them unchanged."""
+        is_first = not cast(Any, rng.bit_generator.seed_seq).spawn_key
+        return {name: array if is_first else self._changed(rng, array) for name, array in self._arrays.items()}
+
+    def _changed(self, rng: np.random.Generator, array: NDArray[Any]) -> NDArray[Any]:
+        if array.ndim == 0 or array.dtype.kind != "f":
+            return array
+        return array * (1 + self._share * (2 * rng.random(array.shape) - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """Blocks, threads of a block and bytes of shared memory, as expressions."""
+
+    grid: tuple[str, ...]
+    block: tuple[str, ...]
+    shared: str
+    has_default_block: bool
+
+
+def _launch(
+    problem_size: Extent,
+    grid: Extent | None,
+    block: Extent | None,
+    shared: int | str,
+    divisors: Sequence[Sequence[str | int] | None],
+    names: Iterable[str],
+) -> _Launch:
+    own = [name for axis in _AXES if (name := f"block_size_{axis}") in names]
+    threads = _extents("block", block if block is not None else own or [_THREADS])
+    if grid is not None:
+        blocks = _extents("grid", grid)
+    else:
+        blocks = []
+        for axis, size in enumerate(_extents("problem_size", problem_size)):
+            factors = divisors[axis] if divisors[axis] is not None else threads[axis : axis + 1]
+            shown = (str(each) for each in factors or ())
+            product = " * ".join(each if re.fullmatch(r"\w+", each) else f"({each})" for each in shown)
+            blocks.append(f"ceildiv({size}, {product})" if product else size)
+    return _Launch(tuple(blocks), tuple(threads), str(shared), has_default_block=block is None and not own)
+
+
+def _definition(
+    name: str,
+    found: Findings,
+    passed: Sequence[_Passed],
+    launch: _Launch,
+    macros: Mapping[str, Sequence[int]],
+    metric: str | None,
+    share: float,
+) -> str:
+    """Return the text of the definition of a kernel whose inputs are arrays."""
+    (each,) = found.kernels.values()
+    arrays = {one.name: one for one in passed if one.is_array}
+    written = {name for name, one in arrays.items() if one.is_written}
+    sizes = {
+        argument.shape[0]: arrays[argument.name].count
+        for argument in each.arguments
+        if argument.name in arrays and not isinstance(argument.shape, int)
+    }
+    if each.launched.is_free:
+        numbers = each.launched.geometry(each.launched.launches[0])
+        sizes |= {known: numbers[key] for known, key in each.geometry.extents.items()}
+    else:
+        geometry = dataclasses.replace(
+            each.geometry,
+            grid=launch.grid,
+            block=launch.block,
+            shared_bytes=launch.shared if launch.shared != "0" else "",
+        )
+        each = dataclasses.replace(each, geometry=geometry)
+    roles = {one.name: "InOut" for one in each.arguments if one.name in written}
+    declared = tuple(dataclasses.replace(one, role=roles.get(one.name, one.role)) for one in each.arguments)
+    shown = metric_text(found, metric)
+    more = [
+        f'sizes={{"default": {json.dumps(sizes)}}},',
+        f'inputs=ArrayInputs(HERE / "{ARRAYS}", {share:g}),',
+        *([f"metric={shown},"] if shown else []),
+        *(["instrumented=True,"] if found.parameters else []),
+        f'description="{name}, from its text and arrays",',
+    ]
+    each = dataclasses.replace(each, arguments=declared)
+    found = dataclasses.replace(found, kernels={name: each})
+    parts = [
+        f'"""{name}, from its text and arrays."""',
+        f"{imports_text(found, macros)}\nfrom mptune.from_source import ArrayInputs",
+        "HERE = Path(__file__).parent",
+        *parameters_text(found, macros),
+        kernel_text(name, each, more),
+    ]
+    return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.exists() and any(folder.iterdir()) and not (folder / ARRAYS).is_file():
+        raise KernelError(f"{folder} is there already, and not written by tune_source; choose another folder=")
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """An argument of the kernel.
+
+    Attributes:
+        name: of the parameter.
+        type: of an element in C++.
+        values: the array, or the number as an array without axes.
+        is_written: whether the kernel may change it.
+    """
+
+    name: str
+    type: str
+    values: NDArray[Any]
+    is_written: bool
+
+    @property
+    def count(self) -> int:
+        """The number of numbers in it: three in a ``double3``."""
+        return self.values.size
+
+    @property
+    def is_array(self) -> bool:
+        return self.values.ndim > 0
+
+    def write(self, folder: Path) -> None:
+        if self.is_array:
+            (folder / f"{self.name}.bin").write_bytes(self.values.tobytes())
+
+
+def _text_of(source: str | Path, label: str) -> tuple[str, str]:
+    """Return the text of a kernel and a name for its file.
+
+    Raises:
+        KernelError: the file cannot be read.
+    """
+    if isinstance(source, str) and ("\n" in source or "{" in source):
+        return source, f"{label}.cu"
+    try:
+        return Path(source).read_text(encoding="utf-8"), Path(source).name
+    except (OSError, UnicodeDecodeError) as error:
+        raise KernelError(f"source {source}: {error}; expected CUDA C++ or the path of a file") from None
+
+
+def _kernel(
+    file: Path, name: str, defines: Mapping[str, str], includes: Iterable[str | Path], arguments: int
+) -> Kernel:
+    """Return the kernel of a name as it is declared.
+
+    Raises:
+        UnknownNameError: the source has no such kernel.
+    """
+    text = file.read_text(encoding="utf-8")
+    probe = file.with_name(f"probe_{file.name}")
+    bare = name.partition("<")[0].strip()
+    if "<" in name:  # an instantiation of a template is read where it is launched
+        values = ", ".join(["mptune_any{}"] * arguments)
+        text = (
+            f'#include "{file.name}"\nstruct mptune_any {{ template <class T> operator T() const; }};\n'
+            f"void mptune_probe() {{ {name}<<<1, 1>>>({values}); }}\n"
+        )
+    probe.write_text(text, encoding="utf-8")
+    try:
+        program = read([probe], defines, tuple(map(Path, includes)))
+    finally:
+        probe.unlink()
+    for kernel in program.kernels:
+        if kernel.name.rpartition("::")[2] == bare:
+            return kernel
+    if program.refusals:
+        raise ProgramError("\n".join(dict.fromkeys(map(str, program.refusals))))
+    raise UnknownNameError("kernel", name, [kernel.name for kernel in program.kernels])
+
+
+def _passed(kernel: str, found: Kernel, arguments: Sequence[Any]) -> list[_Passed]:
+    """Return the arguments with the kernel's parameters.
+
+    Raises:
+        KernelError: there are too few or too many, or one does not fit its parameter.
+    """
+    if len(arguments) != len(found.parameters):
+        names = ", ".join(each.name for each in found.parameters)
+        raise KernelError(f"{kernel} takes {len(found.parameters)} arguments ({names}), not {len(arguments)}")
+    return [_fitted(kernel, each, value) for each, value in zip(found.parameters, arguments, strict=True)]
+
+
+def _fitted(kernel: str, parameter: Parameter, value: Any) -> _Passed:
+    what = f"argument {parameter.name} of {kernel} ({parameter.type})"
+    values = np.asarray(value)
+    if parameter.is_pointer:
+        if values.ndim == 0:
+            raise KernelError(f"{what}: expected an array, not {value!r}")
+        memory = parameter.memory
+        scalar = memory.numbers[0] if memory is not None else parameter.element
+        expected = NUMBERS[scalar].numpy if scalar in NUMBERS else ""
+        if expected and values.dtype != expected:
+            raise KernelError(f"{what}: expected an array of {expected}, not of {values.dtype}")
+        if not values.flags.c_contiguous:
+            raise KernelError(f"{what}: the array is not contiguous; pass numpy.ascontiguousarray(...)")
+        if memory is not None and values.nbytes % memory.bytes:
+            raise KernelError(f"{what}: expected a multiple of {memory.bytes} bytes, not {values.nbytes}")
+        return _Passed(parameter.name, parameter.element, values, parameter.role in ("out", "inout"))
+    if values.ndim > 0:
+        raise KernelError(f"{what}: expected a number, not an array of {values.dtype}")
+    if values.dtype.kind not in "fiub":
+        raise KernelError(f"{what}: expected a number, not {value!r}")
+    expected = NUMBERS[parameter.element].numpy if parameter.element in NUMBERS else ""
+    if expected and np.dtype(expected).kind in "iu" and values.dtype.kind == "f":
+        raise KernelError(f"{what}: expected a whole number, not {value!r}")
+    return _Passed(parameter.name, parameter.element, values, is_written=False)
+
+
+def _extents(what: str, given: Extent) -> list[str]:
+    """Return one to three extents as expressions.
+
+    Raises:
+        KernelError: there are others.
+    """
+    found = [given] if isinstance(given, int | str | np.integer) else list(given)
+    if not 1 <= len(found) <= 3:
+        raise KernelError(f"{what}: expected one to three extents, not {found!r}")
+    return list(map(str, found))
+
+
+def _number(each: _Passed) -> str:
+    value = each.values.item()
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) or np.isfinite(value):
+        return repr(value)
+    return "NAN" if np.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
+
+
+def _program(file: Path, kernel: str, passed: Sequence[_Passed], launch: _Launch) -> str:
+    """Return the text of a program that launches the kernel once."""
+    arrays = [each for each in passed if each.is_array]
+    lines = [
+        "// Written by mptune.tune_source: reads the arrays, launches the kernel once, and copies the results back.",
+        "#include <cmath>",
+        "#include <cstdio>",
+        "#include <cstdlib>",
+        "#include <string>",
+        "#include <vector>",
+        "",
+        "#include <cuda_runtime.h>",
+        "",
+        f'#include "{file.name}"',
+        "",
+        f"static const std::string folder = {json.dumps(str(file.parent.resolve()))};",
+        "",
+        "static int ceildiv(long long size, long long by) { return (size + by - 1) / by; }",
+        "",
+        "static void read_array(const char *name, void *to, size_t bytes) {",
+        '    FILE *file = fopen((folder + "/" + name).c_str(), "rb");',
+        "    if (!file || fread(to, 1, bytes, file) != bytes) {",
+        '        fprintf(stderr, "cannot read %s/%s\\n", folder.c_str(), name);',
+        "        exit(2);",
+        "    }",
+        "    fclose(file);",
+        "}",
+        "",
+        "int main(int argc, char **argv) {",
+    ]
+    for each in arrays:
+        count = f"{each.values.nbytes} / sizeof({each.type})"
+        lines += [
+            f"    std::vector<{each.type}> host_{each.name}({count});",
+            f'    read_array("{each.name}.bin", host_{each.name}.data(), {each.values.nbytes});',
+            f"    {each.type} *{each.name};",
+            f"    cudaMalloc(&{each.name}, {each.values.nbytes});",
+            f"    cudaMemcpy({each.name}, host_{each.name}.data(), {each.values.nbytes}, cudaMemcpyHostToDevice);",
+        ]
+    values = [each.name if each.is_array else f"({each.type}){_number(each)}" for each in passed]
+    extents = [f"dim3({', '.join(each)})".replace("//", "/") for each in (launch.grid, launch.block)]
+    lines.append(f"    {kernel}<<<{', '.join([*extents, launch.shared])}>>>({', '.join(values)});")
+    for each in arrays:
+        if each.is_written:
+            lines.append(
+                f"    cudaMemcpy(host_{each.name}.data(), {each.name}, {each.values.nbytes}, cudaMemcpyDeviceToHost);"
+            )
+    lines += [f"    cudaFree({each.name});" for each in arrays]
+    return "\n".join([*lines, "}", ""])
+
+
+def _as_written(found: Findings) -> dict[str, list[str]]:
+    """Return the type of each parameter in the text."""
+    return {each.name: [PRECISIONS[each.classes[0].scalar]] for each in found.parameters}

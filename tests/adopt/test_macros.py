@@ -1,0 +1,57 @@
+"""Macros of a program whose values are tuned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command_line import caller
+
+from mptune.run import Run
+
+#: A stencil in shared memory whose block is a macro of the host and the device.
+PROGRAM = r"""
+#include <cstdio>
+#include <vector>
+#include <cuda_runtime.h>
+#define BLOCK 128
+__global__ void smooth(const double *a, double *b, int n) {
+    __shared__ double s[BLOCK + 2];
+    int i = blockIdx.x * BLOCK + threadIdx.x;
+    s[threadIdx.x + 1] = i < n ? a[i] : 0.0;
+    if (threadIdx.x == 0) s[0] = i > 0 ? a[i - 1] : 0.0;
+    if (threadIdx.x == BLOCK - 1) s[BLOCK + 1] = i + 1 < n ? a[i + 1] : 0.0;
+    __syncthreads();
+    if (i < n) b[i] = s[threadIdx.x] + s[threadIdx.x + 1] * 0.5 + s[threadIdx.x + 2];
+}
+int main() {
+    int n = 1003;
+    std::vector<double> a(n), b(n);
+    for (int i = 0; i < n; ++i) a[i] = 1.0 / (i + 3);
+    double *da, *db;
+    cudaMalloc(&da, n * sizeof(double));
+    cudaMalloc(&db, n * sizeof(double));
+    cudaMemcpy(da, a.data(), n * sizeof(double), cudaMemcpyHostToDevice);
+    smooth<<<(n + BLOCK - 1) / BLOCK, BLOCK>>>(da, db, n);
+    cudaMemcpy(b.data(), db, n * sizeof(double), cudaMemcpyDeviceToHost);
+    printf("%.12f\n", b[n / 2]);
+}
+"""
+
+
+@pytest.mark.full
+def test_a_macro_is_tuned_on_host_and_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mptune = caller(monkeypatch, capfd)
+    (tmp_path / "smooth.cu").write_text(PROGRAM)
+    command = ["tune", "smooth.cu", "--macro", "BLOCK=32,64,128", "--max-error", "1e-5", "--backend", "host"]
+    assert mptune(*command, "--budget", "12", "--verify", "2", "-o", "run.db").code == 0
+    run = Run.load("run.db")
+    assert {trial.configuration["BLOCK"] for trial in run.trials} == {32, 64, 128}
+    exact = [
+        each for each in run.trials if {v for n, v in each.configuration.items() if n.endswith("_type")} == {"fp64"}
+    ]
+    assert exact
+    assert all(trial.error == 0 for trial in exact)
