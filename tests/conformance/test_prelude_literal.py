@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from prelude_library import COMPILERS, assembly, every_value, library, pointer, precision_of, rounded
 
-
 SOURCE = "prelude_literal.cpp"
 TYPES = ("double", "float", "half", "bfloat16")
 
