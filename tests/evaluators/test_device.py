@@ -80,6 +80,7 @@ def evaluate(evaluator: DeviceEvaluator, *configurations: Configuration) -> list
 
 CASES = {
     "segfault": (Status.CRASH, "SIGSEGV"),
+    "shared": (Status.CRASH, "SIGSEGV"),
     "abort": (Status.CRASH, "SIGILL|SIGABRT|SIGTRAP"),
     "compile": (Status.COMPILE_ERROR, "error"),
     "unwritten": (Status.UNWRITTEN, "never wrote 1 of 1001 elements of 'y'"),
