@@ -13,7 +13,6 @@ import types
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import own_kernel
 import pandas as pd
 import pytest
@@ -38,7 +37,6 @@ from mptune.results.trial import Measurement, Status, Trial
 from mptune.results.unseen import Verified, rate_bound, with_draws
 from mptune.run import Run
 from mptune.schemas import schema
-from mptune.show import plot
 from mptune.source.loading import load_kernel
 from mptune.source.render import template_hash
 from mptune.space.configuration import Configuration
@@ -165,14 +163,6 @@ def test_winners_against_brute_force(rows, threshold):
     json.dumps(run.summary(), allow_nan=False)
 
 
-def test_an_empty_run_answers_everything():
-    run = described_run({"kernel": "axpy"}, [])
-    assert (run.best, run.baseline, run.closest, run.failures, run.statuses) == (None, None, None, (), {})
-    assert run.summary()["best"] is None
-    assert len(run.to_dataframe()) == 0
-    assert run.pareto() == ()
-
-
 # -- fronts ------------------------------------------------------------------------------------
 
 
@@ -278,18 +268,6 @@ def test_dataframe(run):
     assert frame.loc[4, "message"] == "it was timeout"
     assert frame["time_ms"].isna().sum() == 2
     assert pd.isna(frame.loc[7, "speedup"])
-
-
-def test_load_gives_the_same_answers(tmp_path, run):
-    with create(tmp_path / "run.db", SETTINGS) as file:
-        for entry in TRIALS:
-            file.add(entry)
-        while_running = Run.load(tmp_path / "run.db")
-    loaded = Run.load(str(tmp_path / "run.db"))
-    assert loaded.summary() == while_running.summary() == run.summary()
-    assert loaded.best == run.best
-    with pytest.raises(RunFileError):
-        Run.load(tmp_path / "nothing.db")
 
 
 # -- what a run file says of a run: read back as written, and refused where it is wrong --------------
@@ -423,19 +401,6 @@ def test_the_document(run_file: Path) -> None:
     jsonschema.Draft202012Validator(schema("show")).validate(json.loads(json.dumps(found)))
 
 
-@pytest.mark.usefixtures("charts")
-class TestChart:
-    def test_each_kernel_and_the_host_have_their_part_of_both_bars(self) -> None:
-        pytest.importorskip("altair", reason="altair is not installed")
-        (rows,) = plot(application_run(), "kernels").to_dict()["datasets"].values()
-        bars = [(row["trial"].split(",")[0], row["kernel"], row["ms"]) for row in rows]
-        host = "host, between launches"
-        assert bars == [
-            *(("baseline", name, pytest.approx(ms)) for name, ms in (("step", 10), ("norm", 0.8), (host, 1))),
-            *(("winner", name, pytest.approx(ms)) for name, ms in (("step", 6), ("norm", 0.48), (host, 1))),
-        ]
-
-
 # -- what a run has to say beside its winner: the baseline's error, and failures that have a ---------
 
 OWN = load_kernel(Path(__file__).with_name("own_kernel.py"))
@@ -556,14 +521,6 @@ def test_the_bound_is_the_quantile_of_the_beta_distribution(inputs):
             expected = beta.ppf(0.95, violations + 1, inputs - violations)
             assert rate_bound(violations, inputs) == pytest.approx(expected, rel=1e-9)
     assert rate_bound(inputs, inputs) == 1.0
-
-
-def test_the_bound_covers_the_true_rate_in_at_least_95_percent_of_all_runs():
-    rng = np.random.default_rng(0)
-    for rate, inputs in ((0.01, 20), (0.1, 20), (0.3, 59), (0.5, 7)):
-        counts = rng.binomial(inputs, rate, 20_000)
-        covered = np.array([rate_bound(int(k), inputs) for k in range(inputs + 1)])[counts] >= rate
-        assert covered.mean() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 20_000)
 
 
 def test_the_error_is_the_worst_over_all_draws_and_the_mean_is_kept():

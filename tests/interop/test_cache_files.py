@@ -160,14 +160,6 @@ def test_damage_elsewhere_than_at_the_end_is_an_error(tmp_path: Path) -> None:
 # -- files that are something else -------------------------------------------------------------------
 
 
-def test_a_missing_file_suggests_its_neighbour(tmp_path: Path) -> None:
-    write(tmp_path / "gemm-a100.json.gz", "{}")
-    with pytest.raises(SpaceFileError, match=r"no file .*gemm-a100\.jsn; did you mean '.*/gemm-a100\.json\.gz'\?"):
-        read_run(tmp_path / "gemm-a100.jsn")
-    with pytest.raises(SpaceFileError, match=r"no file .*missing"):
-        read_run(tmp_path / "nowhere" / "missing.json")
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -203,16 +195,6 @@ def test_foreign_and_damaged_files_are_named(tmp_path: Path, content: bytes, mes
 def test_documents_that_are_not_cache_files_say_why(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SpaceFileError, match=message):
         read(tmp_path, cache_document(**changes))
-
-
-def test_text_in_a_file_is_never_run(tmp_path: Path) -> None:
-    marker = tmp_path / "marker"
-    attack = f"__import__('pathlib').Path({str(marker)!r}).touch()"
-    entry = {"a": attack, "time": attack, "GFLOP/s": attack}
-    document = cache_document(tune_params_keys=["a"], tune_params={"a": [attack]}, objective=attack, cache={"1": entry})
-    (trial,) = read(tmp_path, document).trials
-    assert trial.configuration["a"] == attack
-    assert not marker.exists()
 
 
 # -- the real thing ----------------------------------------------------------------------------------

@@ -337,12 +337,6 @@ def test_three_parts_of_infinities_of_the_largest_floats_and_of_others(own: Kern
     assert np.abs(run.run(by_units(own, *way))["C"] / run.data.references["C"] - 1).max() < 2.0**-21
 
 
-def test_tf32_rounds_what_is_stored_as_fp32(own: Kernel) -> None:
-    run = simulated(own, "mma.sync", {"M": 48, "N": 56, "K": 64}, 26)
-    error = np.abs(run.run(by_units(own, "tf32", "fp32", "fp32"))["C"] / run.data.references["C"] - 1).max()
-    assert 2.0**-15 < error < 2.0**-11
-
-
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("way", "tiles", "form"),
@@ -368,14 +362,6 @@ def test_no_bank_of_shared_memory_is_asked_twice(
     accesses, conflicts = counted(run, configuration)
     assert accesses > 100
     assert conflicts == 0
-
-
-def test_conflicts_are_counted(gemm: Kernel) -> None:
-    """Without the exchange of chunks rows 64 bytes apart share banks."""
-    run = simulated(gemm, "mma.sync", {"M": 24, "N": 24, "K": 40}, 27, "-DMPTUNE_COUNT_CONFLICTS")
-    configuration = by_units(gemm, "mma", "fp16", "fp32", KWG=32)
-    accesses, conflicts = counted(run, configuration, exchange="% places", none="% places * 0")
-    assert conflicts > accesses / 4
 
 
 @pytest.mark.parametrize(
