@@ -7,7 +7,7 @@ import itertools
 import pickle
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -110,24 +110,6 @@ def test_a_wrong_definition_says_what_is_wrong(case: str) -> None:
     changes, message = bad_definitions()[case]
     with pytest.raises(MptuneError, match=message):
         make(**changes)
-
-
-KERNEL = make()
-WRONG_CALLS: dict[str, tuple[Callable[[], object], str]] = {
-    "a precision as dtype": (lambda: Out("y", "n", dtype="fp64"), "A floating-point type is given as precision="),
-    "dtype": (lambda: Scalar("n", dtype="int23"), "did you mean 'int32'"),
-    "preset": (lambda: KERNEL.resolve_sizes("papre"), "did you mean 'paper'"),
-    "size of none": (lambda: KERNEL.resolve_sizes("default", {"rows": 0}), "rows=0"),
-    "parameter": (lambda: KERNEL.configuration({"blok": 3}), "did you mean 'block'"),
-    "value": (lambda: KERNEL.configuration({"block": 48}), "48"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG_CALLS)
-def test_a_wrong_argument_size_or_value_says_what_is_wrong(case: str) -> None:
-    call, message = WRONG_CALLS[case]
-    with pytest.raises(MptuneError, match=message):
-        call()
 
 
 def test_grid_block_and_shared_memory_may_be_functions_of_configuration_and_sizes() -> None:

@@ -27,7 +27,7 @@ from scipy.stats import beta
 import mptune
 from mptune import progress as notebook
 from mptune.cli.display import print_run
-from mptune.errors import MptuneError, RunFileError
+from mptune.errors import MptuneError
 from mptune.kernel import Kernel
 from mptune.measure.rounds import together
 from mptune.results.description import verified_text
@@ -40,7 +40,7 @@ from mptune.schemas import schema
 from mptune.source.loading import load_kernel
 from mptune.source.render import template_hash
 from mptune.space.configuration import Configuration
-from mptune.store import ParameterInfo, RunFile, RunInfo, RunState
+from mptune.store import ParameterInfo, RunInfo, RunState
 from mptune.tuning.findings import findings
 
 SETTINGS = {
@@ -205,21 +205,6 @@ def test_the_front_of_several_objectives_is_feasible(run):
 # -- other forms -------------------------------------------------------------------------------
 
 
-def test_summary_is_the_tune_document(run):
-    summary = run.summary()
-    assert {"kernel", "backend", "device", "threshold", "metric", "evaluations"} <= summary.keys()
-    assert summary["baseline"]["configuration"] == {"type": "fp64", "policy": "accurate", "block": 64}
-    assert summary["baseline"]["time_ms"] == 6.0
-    best = summary["best"]
-    assert (best["time_ms"], best["speedup"], best["error"]) == (3.0, 2.0, 2e-7)
-    assert best["configuration"] == {"type": "fp32", "policy": "accurate", "block": 64}
-    assert summary["closest"]["error"] == 4e-3
-    assert summary["statuses"] == run.statuses
-    assert summary["signatures"] == 4
-    assert summary["wall_s"] == 12.5
-    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
-
-
 def test_failures_are_grouped_by_status_and_message_but_for_numbers():
     messages = [
         (Status.COMPILE_ERROR, "g++ rejected k (exit status 1)\nk.cu:7:3: error: no such thing\nnote: here"),
@@ -271,40 +256,6 @@ def test_dataframe(run):
 
 
 # -- what a run file says of a run: read back as written, and refused where it is wrong --------------
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"kernel": 3}, "'kernel' should be a text, and is 3"),
-        ({"seed": "none"}, "'seed' should be a whole number of 0 or more, and is 'none'"),
-        ({"baseline_share": 1.01}, "'baseline_share' should be a number from 0 to 1, and is 1.01"),
-        ({"sizes": {"n": 1.5}}, "'sizes' should be whole numbers of 0 or more by name"),
-        ({"versions": "g++"}, "'versions' should be texts by name"),
-        ({"signature": "x_type"}, "'signature' should be a list of texts, and is 'x_type'"),
-        ({"parameters": [3]}, "'parameters' should be"),
-        ({"minimise": 1}, "'minimise' should be true or false, and is 1"),
-        (
-            {"threshold": "small"},
-            "a number up to 1e100 or numbers up to 1e100 by name, and is 'small'",
-        ),
-        ({"threshold": -1.0}, "its objective is wrong: the error threshold must be positive"),
-        ({"wall_s": -1e-9}, "'wall_s' should be a number of 0 or more, and is -1e-09"),
-        ({"command": ["x" * 200]}, "'command' should be a text, and is ['xxx"),
-    ],
-)
-def test_what_is_wrong_is_refused_in_one_line_that_names_it(
-    fields: dict[str, object], message: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "run.db"
-    create(path, {}).close()
-    with RunFile.open(path) as file:
-        file._write((), fields)
-    with pytest.raises(RunFileError, match=re.escape(message)) as caught:
-        Run.load(path)
-    assert str(caught.value).startswith(f"run file {path}: ")
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 300
 
 
 def test_another_kernel_or_backend_cannot_go_on_with_a_run() -> None:

@@ -446,23 +446,6 @@ def test_space_smaller_than_the_budget_ends_the_run() -> None:
     assert tune(small, settings(budget=100)).evaluations == 9
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"max_errr": 1e-3}, "unknown setting 'max_errr'; did you mean 'max_error'"),
-        ({"budget": 0}, "budget 0"),
-        ({"flush_cache": "of"}, "way to flush the cache: 'of'; did you mean 'off'"),
-        ({"strategy": "genetic", "strategy_options": {"popsize": 3}}, "option of strategy genetic"),
-        ({"max_error": math.nan}, "threshold"),
-        ({"restrict": {"x_type": ("fp23",)}}, "did you mean 'fp32'"),
-        ({"limits": "1x"}, "trial limit '1x': expected seconds, or a multiple above 1x"),
-    ],
-)
-def test_wrong_settings_say_what_is_wrong(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(MptuneError, match=message):
-        tune(KERNEL, **{"backend": "host", **changes})
-
-
 @pytest.mark.full
 def test_progress_tells_what_is_compiled_ahead(nine: Any) -> None:
     told: list[Progress] = []

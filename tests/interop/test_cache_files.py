@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recordings import SPACES, cache_document, cache_lines, entries, needs_spaces, write
+from recordings import cache_document, cache_lines, entries, write
 
 from mptune.errors import SpaceFileError
 from mptune.interop import read_run
@@ -25,7 +25,6 @@ from mptune.space.parameters import (
     PolicyParameter,
     PrecisionParameter,
 )
-from tests.tiers import few
 
 CANONICAL = {"double": "fp64", "half": "fp16"}
 
@@ -198,31 +197,3 @@ def test_documents_that_are_not_cache_files_say_why(tmp_path: Path, changes: dic
 
 
 # -- the real thing ----------------------------------------------------------------------------------
-
-
-@needs_spaces
-@pytest.mark.parametrize(
-    ("name", "recorded_count", "ran", "cartesian"),
-    few(
-        [
-            ("convolution-rtx3060", 6_768, 5_220, 16_896),
-            ("pnpoly-rtx2080ti", 4_092, 3_734, 4_092),
-            ("convolution-rtx2080ti", 6_768, 5_256, 16_896),
-            ("pnpoly-rtx3060", 4_092, 3_774, 4_092),
-            ("convolution2-a4000", 4_362, 4_201, 10_240),
-            ("gemm-rtx3060", 10_000, 10_000, 82_944),
-        ]
-    ),
-)
-def test_the_recorded_spaces_have_the_counts_their_list_states(
-    name: str, recorded_count: int, ran: int, cartesian: int
-) -> None:
-    recorded = read_run(SPACES / f"{name}.json.gz")
-    assert recorded.space.size == len(recorded.trials) == recorded_count
-    assert recorded.space.cartesian_size == cartesian
-    assert sum(trial.is_valid for trial in recorded.trials) == ran
-    raw = json.loads(gzip.decompress((SPACES / f"{name}.json.gz").read_bytes()))["cache"].values()
-    fastest = min(entry["time"] for entry in raw if not isinstance(entry["time"], str))
-    assert min(t.time_ms for t in recorded.trials if t.is_valid) == fastest
-    for index in (0, 1, recorded_count // 2, recorded_count - 1):
-        assert recorded.space.configuration(index) == recorded.indexed[index].configuration
