@@ -242,13 +242,6 @@ class TestSteps:
 
 
 class TestOwnAnswer:
-    def test_it_is_what_the_widest_types_give(self):
-        app = application()
-        sizes = app.resolve_sizes()
-        given = app.inputs(np.random.default_rng(5), sizes)
-        answer = OwnAnswer(app, get_backend("host"), CompileOptions())(given, sizes)
-        assert np.array_equal(answer["value"], run_once(app, {}, given)[0]["value"])
-
     def test_one_that_changes_from_run_to_run_is_refused(self):
         numbers = iter(range(10))
         app = application(steps=lambda run, size: (power(run, size), run.write("value", next(numbers))))

@@ -27,7 +27,7 @@ from mptune.results.trial import Measurement, Status, Trial
 from mptune.run import Run
 from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
-from mptune.store import RunFile, RunState
+from mptune.store import RunState
 from mptune.tuning import tune
 from mptune.tuning.finals import FinalRounds, finalists, race, rounds_for_interval
 from mptune.tuning.session import Warnings
@@ -101,12 +101,6 @@ def test_who_is_slower_beside_a_third_is_no_tie() -> None:
     assert set(finals(*together, *apart).tied_with(OTHER)) == set()
     alike = [{ONE: 1.0, THIRD: 1.4}, {OTHER: 1.0, THIRD: 1.4}] * 20
     assert set(finals(*together, *alike).tied_with(OTHER)) == {ONE}
-
-
-def test_as_data_and_back() -> None:
-    found = Finals.of([{ONE: 2.0, OTHER: 1.0}, {OTHER: 1.5}], 1, 0.5, (0.1, 0.2))
-    assert RunState.from_json(RunState(finals=found).to_json()).finals == found
-    assert RunState.from_json({}).finals == Finals()
 
 
 @pytest.mark.parametrize(
@@ -306,33 +300,6 @@ def test_what_exceeds_the_threshold_keeps_no_baseline_out_of_the_finals() -> Non
     # What only breaks another constraint does the work.
     slow = Objective(threshold=1e-5, constraints=["error >= 1e-10"])
     assert [c for c in chosen(slow, *wrong, *TRIALS) if c[0] == "fp64"] == [("fp64", 2), ("fp64", 1), ("fp64", 3)]
-
-
-@pytest.mark.full
-def test_best_and_baseline_are_measured_in_turn(tmp_path: Path) -> None:
-    path = tmp_path / "poly.db"
-    kernel = load_kernel(Path(__file__).with_name("own_kernel.py"))
-    settings = {"budget": 9, "max_error": 1e-5, "strategy": "random", "verify": 0, "output": path}
-    run = tune(kernel, backend="host", **settings)
-    assert run.best is not None
-    assert run.baseline is not None
-    low, high = run.speedup_interval(run.best) or (math.nan, math.nan)
-    assert low <= run.speedup(run.best) <= high
-    assert run.speedup_interval(run.baseline) == (1.0, 1.0)
-    fresh = run.state.finals.times_ms[run.state.finals.chosen_after :]
-    assert len(fresh) >= LEAST_ROUNDS
-    for each in (run.best, run.baseline):
-        assert run.state.finals.is_chosen(each.configuration)
-        assert each.status is Status.OK
-    assert run.evaluations == 9
-    with RunFile.open(path, read_only=True) as file:
-        assert {t.configuration: t.measurement for t in file.trials()} == {
-            t.configuration: t.measurement for t in run.trials
-        }
-    again = tune(kernel, backend="host", **settings, resume=True)
-    # On a busy machine the finalists are timed again; nothing else is.
-    assert {t.key: t.status for t in again.trials} == {t.key: t.status for t in run.trials}
-    assert again.evaluations == 9
 
 
 @pytest.mark.full
@@ -583,14 +550,6 @@ def test_the_fastest_is_found_whatever_the_noise_and_launches_go_where_it_is_clo
         far += machine.visits(C)
     assert found >= 19
     assert far <= close
-
-
-def test_equals_are_settled_as_equals() -> None:
-    machine = Racers("quiet", {A: 1.0, B: 1.0, C: 1.0})
-    rounds = run(machine, [A, B, C])
-    finals = Finals.of(rounds, len(rounds))
-    assert all(ratio.is_equal for ratio in finals.tied_with(A).values())
-    assert len(rounds) < 60
 
 
 @pytest.mark.parametrize("noise", NOISES)

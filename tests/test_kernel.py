@@ -7,7 +7,7 @@ import itertools
 import pickle
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,8 @@ from mptune.backends.base import CompileOptions
 from mptune.cpp.prelude import prelude, why_reserved
 from mptune.errors import CompileError, KernelError, MptuneError, UnknownNameError
 from mptune.kernel import Constant, In, InOut, Kernel, LaunchShape, Out, Scalar, Work
-from mptune.kernel.limits import device_constraints, widest
+from mptune.kernel.limits import device_constraints
 from mptune.paths import bundled_folder
-from mptune.precision import PRECISIONS, promoted
 from mptune.source.loading import bundled_kernels, load_kernel
 from mptune.space.parameters import OrdinalParameter, PolicyParameter, PrecisionParameter
 from mptune.tuning.check import check, select
@@ -88,16 +87,6 @@ def test_baseline_is_widest_and_accurate() -> None:
     assert narrow.baseline_values() == {"x_type": ("fp32",)}
 
 
-def test_what_can_run_in_the_widest_types_begins_in_the_middle() -> None:
-    tiles = [OrdinalParameter(name, [1, 2, 4, 8, 16]) for name in ("wide", "high")]
-    kernel = make(parameters=[*make().parameters, *tiles], constraints=["wide * high <= 64"])
-    found = widest(kernel, kernel.resolve_sizes(), {})
-    assert len(set(found)) == 4 * 22
-    assert {(c["x_type"], c["policy"]) for c in found} == {("fp64", "accurate")}
-    assert (found[0]["wide"], found[0]["high"]) == (4, 4)
-    assert {found[-1]["wide"], found[-1]["high"]} <= {1, 16}
-
-
 def bad_definitions() -> Mapping[str, tuple[dict[str, Any], str]]:
     x = In("x", "rows", precision="x_type")
     y = Out("y", "rows", precision="x_type")
@@ -133,24 +122,6 @@ def test_a_wrong_definition_says_what_is_wrong(case: str) -> None:
     changes, message = bad_definitions()[case]
     with pytest.raises(MptuneError, match=message):
         make(**changes)
-
-
-KERNEL = make()
-WRONG_CALLS: dict[str, tuple[Callable[[], object], str]] = {
-    "a precision as dtype": (lambda: Out("y", "n", dtype="fp64"), "A floating-point type is given as precision="),
-    "dtype": (lambda: Scalar("n", dtype="int23"), "did you mean 'int32'"),
-    "preset": (lambda: KERNEL.resolve_sizes("papre"), "did you mean 'paper'"),
-    "size of none": (lambda: KERNEL.resolve_sizes("default", {"rows": 0}), "rows=0"),
-    "parameter": (lambda: KERNEL.configuration({"blok": 3}), "did you mean 'block'"),
-    "value": (lambda: KERNEL.configuration({"block": 48}), "48"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG_CALLS)
-def test_a_wrong_argument_size_or_value_says_what_is_wrong(case: str) -> None:
-    call, message = WRONG_CALLS[case]
-    with pytest.raises(MptuneError, match=message):
-        call()
 
 
 def test_grid_block_and_shared_memory_may_be_functions_of_configuration_and_sizes() -> None:
@@ -347,21 +318,6 @@ def test_counts_by_precision_add_up_in_the_types_of_a_configuration() -> None:
 def test_a_wrong_declaration_says_what_is_wrong(flops: Any, message: str) -> None:
     with pytest.raises(MptuneError, match=message):
         work_make(flops)
-
-
-def test_mixed_operands_promote_as_in_the_prelude() -> None:
-    fp64, fp32, fp16, bf16, e4m3, e5m2 = PRECISIONS.values()
-    for first, second in itertools.product(PRECISIONS.values(), repeat=2):
-        if fp64 in (first, second):
-            expected = fp64
-        elif first is second and first in (fp16, bf16):
-            expected = first
-        else:
-            expected = fp32
-        assert promoted(first, second) is expected
-    assert promoted(fp16) is fp16
-    assert promoted(e5m2) is promoted(e4m3, e5m2) is fp32
-    assert promoted(bf16, bf16, fp16) is fp32
 
 
 # -- the bundled kernels ---------------------------------------------------------------------------

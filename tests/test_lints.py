@@ -124,6 +124,7 @@ def test_tokens_are_a_compiler_s() -> None:
         "y[i] = 0.5 * x[i];",
         "y[i] = (0.5 * i + 1) * x[i];",
         "y[i] = -0.5 * (x[i - 1] + x[i + 1]);",
+        "y[i] = mp::literal(0.25) * x[i] * 0.5;",
         "y[i] = fma(0.5, x[i], y[i]);",
         "y[i] = mp::exp<accurate>(-0.5 * mp::sqrt(x[i]));",
         "y[i] = x[i] > half(0) ? x[i] : 0.5;",

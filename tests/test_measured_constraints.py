@@ -153,6 +153,11 @@ def test_what_is_needed_and_cannot_be_measured_is_an_error(
     assert not (tmp_path / "run.db").exists()
 
 
+def test_a_metric_that_was_promised_and_did_not_come_is_an_error_of_the_trial(kernel: Kernel) -> None:
+    (trial,) = tune(kernel, settings(objective="forgotten_j", budget=1)).trials
+    assert (trial.status, trial.message) == (Status.ERROR, "observer 'forgetful' could not measure forgotten_j here")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

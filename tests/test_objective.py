@@ -81,20 +81,6 @@ def test_an_error_equal_to_the_threshold_is_feasible():
 # -- ranking -----------------------------------------------------------------------------------
 
 
-@given(times, times, errors, thresholds, st.sampled_from(PENALTIES), st.booleans())
-def test_better_at_the_same_error_never_scores_worse(a, b, error, tau, penalty, minimise):
-    objective = Objective(minimise=minimise, threshold=tau, penalty=penalty, baseline=1.0)
-    better, worse = sorted((a, b), reverse=not minimise)
-    assert objective.score(trial(better, error)) >= objective.score(trial(worse, error))
-
-
-@given(times, errors, errors, thresholds, st.sampled_from(PENALTIES))
-def test_more_accurate_at_the_same_speed_never_scores_worse(time_ms, a, b, tau, penalty):
-    # A hard or linear penalty is below every feasible score; a decayed one is below that of the same speed.
-    objective = Objective(threshold=tau, penalty=penalty)
-    assert objective.score(trial(time_ms, min(a, b))) >= objective.score(trial(time_ms, max(a, b)))
-
-
 @given(st.lists(st.tuples(times, errors), min_size=1, max_size=8), thresholds, st.sampled_from(("hard", "linear")))
 def test_under_hard_and_linear_no_infeasible_trial_reaches_a_feasible_one(numbers, tau, penalty):
     objective = Objective(threshold=tau, penalty=penalty)
@@ -140,21 +126,6 @@ def test_best_is_the_extreme_of_what_is_valid_feasible_and_known(numbers, tau, m
         assert best is not None
         assert best.time_ms == (min if minimise else max)(allowed)
         assert objective.is_feasible(best)
-
-
-@given(st.permutations(range(5)))
-def test_a_nan_never_wins_whatever_the_order(order):
-    trials = [
-        trial(math.nan, 0.0, number=0),
-        trial(1.0, math.nan, number=1),
-        trial(0.5, 1e-3, status=Status.NON_FINITE, number=2),
-        trial(3.0, 1e-9, number=3),
-        trial(math.inf, 0.0, number=4),
-    ]
-    objective = Objective(threshold=1e-4)
-    best = objective.best([trials[i] for i in order])
-    assert best is trials[3]
-    assert max(objective.scores(trials)) == objective.score(trials[3])
 
 
 def test_ties_go_to_the_more_accurate_then_to_the_earlier():

@@ -18,7 +18,7 @@ import pytest
 import mptune
 from mptune.accuracy.metrics import resolve
 from mptune.backends import BACKENDS
-from mptune.errors import MptuneError, UnknownNameError, did_you_mean
+from mptune.errors import MptuneError
 from mptune.observers import OBSERVERS
 from mptune.source.loading import load_kernel
 from mptune.strategies import STRATEGIES
@@ -89,19 +89,6 @@ def test_own_kernel_has_thirty_lines_and_tunes_outside_the_project(tmp_path: Pat
 
 
 # -- errors ------------------------------------------------------------------------------------------
-
-
-def test_message_names_the_thing_the_nearest_and_the_valid_ones() -> None:
-    error = UnknownNameError("strategy", "bayesain", ["random", "bayesian"], hint="See the README.")
-    assert (
-        str(error) == "unknown strategy 'bayesain'; did you mean 'bayesian'? (valid: random, bayesian). See the README."
-    )
-
-
-def test_a_file_is_suggested_only_if_its_name_is_near() -> None:
-    folder = Path("runs")
-    assert did_you_mean("nosuch.db", ["f5_nopolicy.db"], folder) == ""
-    assert did_you_mean("gem.db", ["gemm.db", "axpy.db"], folder) == f"; did you mean {str(folder / 'gemm.db')!r}?"
 
 
 # -- a third party's entry point that fails is named, wherever it is met -----------------------------

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from mptune.accuracy.exact import product
 from mptune.data.blocks import BLOCK, uniform
-from mptune.errors import UnknownNameError
 from mptune.kernel import Sizes
 from mptune.precision import COMPOUND, EVERY_PRECISION, PRECISIONS, precision, promoted
 from mptune.results.objective import Objective
@@ -62,14 +61,6 @@ def test_every_alias_finds_its_precision(name: str) -> None:
     for spelling in (name, name.upper(), f" {name} ", *entry.aliases):
         assert precision(spelling) is entry
     assert precision(entry) is entry
-
-
-@pytest.mark.parametrize(("wrong", "near"), [("fp23", "fp32")])
-def test_unknown_name_gets_the_nearest_suggested(wrong: str, near: str) -> None:
-    with pytest.raises(UnknownNameError, match=f"did you mean '{near}'") as caught:
-        precision(wrong)
-    assert repr(wrong) in str(caught.value)
-    assert "fp64, fp32, fp16, bf16" in str(caught.value)
 
 
 # -- wherever types are ranked by their accuracy, compound ones stand where their errors put ---------

@@ -105,34 +105,11 @@ def test_nothing_runs_during_a_pause(ticking):
     wait_until(lambda: size(ticks) > before + 3)
 
 
-def test_nothing_starts_during_a_pause():
-    group, ended = ChildGroup(), []
-    thread = threading.Thread(target=lambda: ended.append(run(group, "print('ran')")))
-    with group.paused():
-        thread.start()
-        time.sleep(0.3)
-        assert not ended
-        assert not group._running
-    thread.join()
-    assert ended == [(0, "ran\n")]
-
-
 def test_process_that_takes_too_long_is_ended_with_what_it_started(tmp_path):
     ticks = tmp_path / "ticks"
     with pytest.raises(subprocess.TimeoutExpired):
         run(ChildGroup(), TICKING, ticks, timeout_s=0.5)
     wait_until(lambda: not [line for line in command_lines() if str(ticks) in line])
-
-
-def test_closed_group_ends_its_processes_and_starts_no_more(ticking):
-    group, _ = ticking
-    (child,) = group._running
-    with group.paused():
-        group.close()
-    wait_until(lambda: not group._running)
-    wait_until(lambda: not members(child.pid))
-    with pytest.raises(OSError, match="given up"):
-        run(group, "")
 
 
 # -- one child that runs Python --------------------------------------------------------------------

@@ -86,6 +86,18 @@ def test_other_values_print_as_cpp():
     assert "exp<accurate>; 65 0" in body(text, {**values, "exp_policy": "accurate", "unroll": False, "block_size": 64})
 
 
+NUMBERS = ["0.1", "5.", ".5", "1e-3", "1'000.5", "0x1.8p-3", "9007199254740993.00000000001", "3"]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_literal_without_a_type_is_the_double_its_compiler_reads(number):
+    assert body(f"#define W {number}_num\nx *= -{number}_num;") == (
+        f"#define W mp::literal({number})\nx *= -mp::literal({number});"
+    )
+    assert body(f"a1_num = {number}; // x_num") == f"a1_num = {number}; // x_num"
+    assert body("x = 20000000000000000000_num;") == "x = mp::literal(20000000000000000000.0);"
+
+
 def test_undefined_name_is_reported_with_line_and_nearest_name():
     message = failure("int a;\nint b = {{ block_sise }};")
     assert message.startswith(

@@ -13,7 +13,6 @@ import types
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import own_kernel
 import pandas as pd
 import pytest
@@ -28,7 +27,7 @@ from scipy.stats import beta
 import mptune
 from mptune import progress as notebook
 from mptune.cli.display import print_run
-from mptune.errors import MptuneError, RunFileError
+from mptune.errors import MptuneError
 from mptune.kernel import Kernel
 from mptune.measure.rounds import together
 from mptune.results.description import verified_text
@@ -38,11 +37,10 @@ from mptune.results.trial import Measurement, Status, Trial
 from mptune.results.unseen import Verified, rate_bound, with_draws
 from mptune.run import Run
 from mptune.schemas import schema
-from mptune.show import plot
 from mptune.source.loading import load_kernel
 from mptune.source.render import template_hash
 from mptune.space.configuration import Configuration
-from mptune.store import ParameterInfo, RunFile, RunInfo, RunState
+from mptune.store import ParameterInfo, RunInfo, RunState
 from mptune.tuning.findings import findings
 
 SETTINGS = {
@@ -165,14 +163,6 @@ def test_winners_against_brute_force(rows, threshold):
     json.dumps(run.summary(), allow_nan=False)
 
 
-def test_an_empty_run_answers_everything():
-    run = described_run({"kernel": "axpy"}, [])
-    assert (run.best, run.baseline, run.closest, run.failures, run.statuses) == (None, None, None, (), {})
-    assert run.summary()["best"] is None
-    assert len(run.to_dataframe()) == 0
-    assert run.pareto() == ()
-
-
 # -- fronts ------------------------------------------------------------------------------------
 
 
@@ -213,21 +203,6 @@ def test_the_front_of_several_objectives_is_feasible(run):
 
 
 # -- other forms -------------------------------------------------------------------------------
-
-
-def test_summary_is_the_tune_document(run):
-    summary = run.summary()
-    assert {"kernel", "backend", "device", "threshold", "metric", "evaluations"} <= summary.keys()
-    assert summary["baseline"]["configuration"] == {"type": "fp64", "policy": "accurate", "block": 64}
-    assert summary["baseline"]["time_ms"] == 6.0
-    best = summary["best"]
-    assert (best["time_ms"], best["speedup"], best["error"]) == (3.0, 2.0, 2e-7)
-    assert best["configuration"] == {"type": "fp32", "policy": "accurate", "block": 64}
-    assert summary["closest"]["error"] == 4e-3
-    assert summary["statuses"] == run.statuses
-    assert summary["signatures"] == 4
-    assert summary["wall_s"] == 12.5
-    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
 
 
 def test_failures_are_grouped_by_status_and_message_but_for_numbers():
@@ -280,53 +255,7 @@ def test_dataframe(run):
     assert pd.isna(frame.loc[7, "speedup"])
 
 
-def test_load_gives_the_same_answers(tmp_path, run):
-    with create(tmp_path / "run.db", SETTINGS) as file:
-        for entry in TRIALS:
-            file.add(entry)
-        while_running = Run.load(tmp_path / "run.db")
-    loaded = Run.load(str(tmp_path / "run.db"))
-    assert loaded.summary() == while_running.summary() == run.summary()
-    assert loaded.best == run.best
-    with pytest.raises(RunFileError):
-        Run.load(tmp_path / "nothing.db")
-
-
 # -- what a run file says of a run: read back as written, and refused where it is wrong --------------
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"kernel": 3}, "'kernel' should be a text, and is 3"),
-        ({"seed": "none"}, "'seed' should be a whole number of 0 or more, and is 'none'"),
-        ({"baseline_share": 1.01}, "'baseline_share' should be a number from 0 to 1, and is 1.01"),
-        ({"sizes": {"n": 1.5}}, "'sizes' should be whole numbers of 0 or more by name"),
-        ({"versions": "g++"}, "'versions' should be texts by name"),
-        ({"signature": "x_type"}, "'signature' should be a list of texts, and is 'x_type'"),
-        ({"parameters": [3]}, "'parameters' should be"),
-        ({"minimise": 1}, "'minimise' should be true or false, and is 1"),
-        (
-            {"threshold": "small"},
-            "a number up to 1e100 or numbers up to 1e100 by name, and is 'small'",
-        ),
-        ({"threshold": -1.0}, "its objective is wrong: the error threshold must be positive"),
-        ({"wall_s": -1e-9}, "'wall_s' should be a number of 0 or more, and is -1e-09"),
-        ({"command": ["x" * 200]}, "'command' should be a text, and is ['xxx"),
-    ],
-)
-def test_what_is_wrong_is_refused_in_one_line_that_names_it(
-    fields: dict[str, object], message: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "run.db"
-    create(path, {}).close()
-    with RunFile.open(path) as file:
-        file._write((), fields)
-    with pytest.raises(RunFileError, match=re.escape(message)) as caught:
-        Run.load(path)
-    assert str(caught.value).startswith(f"run file {path}: ")
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 300
 
 
 def test_another_kernel_or_backend_cannot_go_on_with_a_run() -> None:
@@ -421,19 +350,6 @@ def test_the_document(run_file: Path) -> None:
     assert found["best"]["host_ms"] == 1.0
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     jsonschema.Draft202012Validator(schema("show")).validate(json.loads(json.dumps(found)))
-
-
-@pytest.mark.usefixtures("charts")
-class TestChart:
-    def test_each_kernel_and_the_host_have_their_part_of_both_bars(self) -> None:
-        pytest.importorskip("altair", reason="altair is not installed")
-        (rows,) = plot(application_run(), "kernels").to_dict()["datasets"].values()
-        bars = [(row["trial"].split(",")[0], row["kernel"], row["ms"]) for row in rows]
-        host = "host, between launches"
-        assert bars == [
-            *(("baseline", name, pytest.approx(ms)) for name, ms in (("step", 10), ("norm", 0.8), (host, 1))),
-            *(("winner", name, pytest.approx(ms)) for name, ms in (("step", 6), ("norm", 0.48), (host, 1))),
-        ]
 
 
 # -- what a run has to say beside its winner: the baseline's error, and failures that have a ---------
@@ -556,14 +472,6 @@ def test_the_bound_is_the_quantile_of_the_beta_distribution(inputs):
             expected = beta.ppf(0.95, violations + 1, inputs - violations)
             assert rate_bound(violations, inputs) == pytest.approx(expected, rel=1e-9)
     assert rate_bound(inputs, inputs) == 1.0
-
-
-def test_the_bound_covers_the_true_rate_in_at_least_95_percent_of_all_runs():
-    rng = np.random.default_rng(0)
-    for rate, inputs in ((0.01, 20), (0.1, 20), (0.3, 59), (0.5, 7)):
-        counts = rng.binomial(inputs, rate, 20_000)
-        covered = np.array([rate_bound(int(k), inputs) for k in range(inputs + 1)])[counts] >= rate
-        assert covered.mean() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 20_000)
 
 
 def test_the_error_is_the_worst_over_all_draws_and_the_mean_is_kept():

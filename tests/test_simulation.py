@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import mptune.tuning.simulation
 from mptune.errors import ExpressionError, MptuneError, UnknownNameError
 from mptune.interop.recorded import Record, assemble
 from mptune.results.objective import Objective
-from mptune.results.trial import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.tuning.comparison import Comparison, compare
@@ -51,39 +50,6 @@ def recording(seed: int = 1, *, errors: bool = True, failing: int = 12) -> Run:
 def valid_times(recorded: Run, max_error: float = math.inf) -> list[float]:
     trials = [t for t in recorded.trials if t.status is Status.OK]
     return [t.measurement.metrics["time_ms"] for t in trials if t.measurement.metrics.get("error", 0.0) <= max_error]
-
-
-@pytest.mark.parametrize("strategy", ["genetic"])
-def test_best_so_far_is_the_running_minimum_of_what_was_asked(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Trial] = []
-    made = mptune.tuning.simulation.make
-
-    def spying(*args: Any, **kwargs: Any) -> Any:
-        instance = made(*args, **kwargs)
-        tell = instance.tell
-
-        def record(trials: Sequence[Trial]) -> None:
-            told.extend(trials)
-            tell(trials)
-
-        instance.tell = record
-        return instance
-
-    monkeypatch.setattr(mptune.tuning.simulation, "make", spying)
-    recorded = recording()
-    simulation = simulate(recorded, strategy, budget=40, repeats=1, seed=5)
-    (run,) = simulation.runs
-    assert len(told) == len(run.best) == 40
-    assert len({trial.configuration for trial in told}) == 40
-    best: float | None = None
-    for trial, reported in zip(told, run.best, strict=True):
-        time_ms = trial.measurement.metrics.get("time_ms")
-        if time_ms is not None:
-            best = time_ms if best is None else min(best, time_ms)
-        assert reported == best
-    assert simulation.optimum == min(valid_times(recorded))
-    assert run.best_configuration is not None
-    assert {t.configuration: t for t in recorded.trials}[run.best_configuration].time_ms == run.best[-1]
 
 
 def test_nothing_valid_yet_is_null() -> None:

@@ -14,18 +14,13 @@ from made_up_devices import MadeUp, replace_devices
 from mptune.data import Stream
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.kernel import In, Kernel, Out
-from mptune.measure.rounds import Finished
 from mptune.results.description import verified_text
-from mptune.results.objective import Objective
-from mptune.results.trial import Measurement, Status, Trial
-from mptune.results.unseen import Verified
+from mptune.results.trial import Status
 from mptune.run import Run
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PrecisionParameter
-from mptune.store import RunInfo
 from mptune.tuning import tune
-from mptune.tuning.session import Warnings
-from mptune.tuning.verify import LEAST_INPUTS, SHARE, Verifier, verify
+from mptune.tuning.verify import LEAST_INPUTS, verify
 
 
 def shift_of(rng):
@@ -216,179 +211,7 @@ def test_values_of_a_file_are_rendered_only_if_the_kernel_declares_them(path, mo
         verify(path, kernel)
 
 
-# -- verification at the end of a run: what breaks its limit on an unseen input is replaced, ---------
-
-TAU = 1e-3
-
-# -- the rules, without a device ---------------------------------------------------------------
-
-
-class Watch:
-    """A stopwatch that stands still by itself."""
-
-    seconds = 0.0
-
-    def __enter__(self):
-        pass
-
-    def __exit__(self, *_):
-        pass
-
-
-class Runs:
-    """Stands in for evaluator and ledger: a trial for each error of a table, and a clock that draws move on.
-
-    ``errors[name]`` gives the error on an unseen draw by its number, or a failure.
-    """
-
-    def __init__(self, errors, *, seconds=100.0, draw_s=0.0, objective=None, searched=3, unmade=(), finalists=0):
-        self.objective = objective or Objective(threshold=TAU)
-        self._errors = errors
-        self._others_s, self._draw_s = seconds, draw_s
-        self._unmade = set(unmade)
-        self._finalists = finalists
-        self.verifying = Watch()
-        self.asked = []
-        self.trials = {}
-        for time_ms, name in enumerate(errors, 1):
-            metrics = {"time_ms": float(time_ms), "error": 1e-6, "error_draws": float(searched)}
-            self.keep(Trial(Configuration({"name": name}), Status.OK, measurement=Measurement(metrics)))
-
-    def run_on_draws(self, configurations, draws):
-        self.asked.append(([c["name"] for c in configurations], [(d.stream, d.number) for d in draws]))
-        made = [draw for draw in draws if (draw.stream, draw.number) not in self._unmade]
-        pairs = [(draw, c, self._outcome(c, draw)) for draw in made for c in configurations]
-        # Those of the search have been made before.
-        self.verifying.seconds += sum(self._draw_s * (1.0 if d.stream is Stream.UNSEEN else 0.1) for d in draws)
-        found = [(draw, one) for draw, _, one in pairs if one is not None]
-        unmade = {draw: "no such case" for draw in draws if draw not in made}
-        return Finished(tuple(one for _, one in found), draws=tuple(draw for draw, _ in found), unmade=unmade)
-
-    def _outcome(self, configuration, draw):
-        found = self._errors[configuration["name"]](draw) if draw.stream is Stream.UNSEEN else 1e-6
-        if isinstance(found, float):
-            return Trial(configuration, Status.OK, measurement=Measurement({"error": found}))
-        return found and Trial(configuration, found, "a failure")
-
-    def left_s(self, share):
-        return self._others_s * share / (1 - share) - self.verifying.seconds
-
-    def keep(self, trial):
-        judged = self.objective.judge(trial)
-        self.trials[trial.configuration] = judged
-        return judged
-
-    def result(self):
-        return Run(
-            RunInfo(kernel="k", objective=self.objective, baseline_values={"name": ("base",)}), [*self.trials.values()]
-        )
-
-    def verification(self, wanted=20):
-        self.told = []
-        self.warned = []
-        self.warn, self.evaluator, self.report_verified = Warnings(self.warned.append), self, self.told.append
-        self.steps = Verifier(self, wanted, finalists=self.finalists)
-        return self.steps
-
-    def finalists(self):
-        ranked = sorted(filter(self.objective.is_feasible, self.trials.values()), key=lambda trial: trial.time_ms)
-        return ranked[: self._finalists]
-
-    def of(self, name):
-        trial = self.trials[Configuration({"name": name})]
-        return trial, Verified.of(trial, self.objective)
-
-
-def good(draw):
-    return 1e-5 * (1 + draw.number)
-
-
-def on(*numbers, otherwise=good, outcome=5 * TAU):
-    return lambda draw: outcome if draw.number in numbers else otherwise(draw)
-
-
-def test_what_is_reported_is_verified_on_as_many_inputs_as_are_wanted_and_nothing_else():
-    runs = Runs({"fast": good, "slow": good, "base": good})
-    assert runs.verification(20)() is False
-    assert runs.of("fast")[1] == Verified(20, 0, pytest.approx(20e-5))
-    assert runs.of("base")[1] == Verified(20, 0, pytest.approx(20e-5))
-    assert runs.of("slow")[1] is None
-    assert runs.of("fast")[0].error == pytest.approx(20e-5)
-    assert runs.of("fast")[0].metric("error_draws") == 23
-    drawn = [number for names, draws in runs.asked for _, number in draws]
-    assert drawn == list(range(20))
-    assert {stream for _, draws in runs.asked for stream, _ in draws} == {Stream.UNSEEN}
-    # Once is enough.
-    count = len(runs.asked)
-    assert runs.verification(20)() is False
-    assert len(runs.asked) == count
-
-
-def test_one_violation_and_the_next_best_is_verified_first_where_the_other_fell():
-    runs = Runs({"fragile": on(7), "also": on(7, 12), "holds": good})
-    verify = runs.verification(20)
-    assert verify() is True
-    trial, verified = runs.of("fragile")
-    assert trial.status is Status.FRAGILE
-    assert verified.violations == 1
-    assert runs.of("also")[0].status is Status.FRAGILE
-    assert runs.of("holds")[1] is None
-    assert runs.result().best.configuration["name"] == "holds"
-    assert verify() is False
-    assert runs.of("holds")[1] == Verified(20, 0, pytest.approx(20e-5))
-    assert runs.result().best.configuration["name"] == "holds"
-    assert [trial.configuration["name"] for trial in runs.told][-1] == "holds"
-
-
-def test_all_finalists_that_fall_as_well_are_found_at_once():
-    runs = Runs({**{f"fragile {i}": on(7) for i in range(20)}, "holds": good}, finalists=8)
-    verify = runs.verification(20)
-    assert verify() is True
-    assert runs.result().best.configuration["name"] == "holds"
-    assert sum(trial.status is Status.FRAGILE for trial in runs.trials.values()) == 20
-    assert len([names for names, draws in runs.asked if draws == [(Stream.UNSEEN, 7)]]) <= 4
-    assert verify() is False
-
-
-@pytest.mark.parametrize(
-    ("draw_s", "verification_inputs"),
-    [(0.1, 20), (1.0, 20), (2.0, 16), (4.0, 8), (10.0, LEAST_INPUTS), (1000.0, LEAST_INPUTS)],
-)
-def test_fewer_inputs_where_they_would_take_more_than_a_quarter_of_the_run(draw_s, verification_inputs):
-    runs = Runs({"best": good}, seconds=100.0, draw_s=draw_s)
-    assert runs.verification(20)() is False
-    assert runs.of("best")[1].inputs == verification_inputs
-    took_s = runs.verifying.seconds
-    assert took_s <= SHARE * (100.0 + took_s) or verification_inputs == LEAST_INPUTS
-
-
-@pytest.mark.parametrize("outcome", [Status.NON_FINITE, Status.CRASH])
-def test_a_failure_on_an_unseen_input_takes_a_trial_away(outcome):
-    runs = Runs({"fails": on(6, outcome=outcome), "holds": good})
-    verify = runs.verification(20)
-    assert verify() is True
-    trial, _ = runs.of("fails")
-    assert (trial.status, trial.message) == (outcome, "on unseen input 7: a failure")
-    assert verify() is False
-    assert runs.result().best.configuration["name"] == "holds"
-
-
-def test_where_no_input_can_be_made_verification_ends_and_one_reason_is_said_once():
-    runs = Runs({"best": good}, unmade=[(Stream.UNSEEN, number) for number in range(1000)])
-    assert runs.verification(20)() is False
-    assert runs.warned == ["unseen input 1 is left out of the verification, as it cannot be made: no such case"]
-    assert runs.of("best")[1] is None
-    assert len(runs.asked) == 1
-
-
-def test_a_lost_worker_leaves_a_trial_unverified_and_it_is_said():
-    runs = Runs({"best": on(2, outcome=None, otherwise=lambda _: None)})
-    assert runs.verification(20)() is False
-    assert runs.of("best")[1] is None
-    assert runs.warned == ["1 configurations could not be verified: their worker was lost"]
-
-
-# -- on a device -------------------------------------------------------------------------------
+# -- at the end of a run: what breaks its limit on an unseen input is replaced -------------------------
 
 
 def verification_inputs(rng, size):
@@ -458,6 +281,31 @@ def test_a_run_replaces_what_breaks_its_limit_on_an_unseen_input(monkeypatch, tm
     assert run.best in run.reported
     assert {(v.inputs, v.violations) for v in map(run.verified, run.reported)} == {(20, 0)}
     assert Run.load(tmp_path / "run.db").summary() == run.summary()
+
+
+@pytest.mark.usefixtures("devices")
+def test_inputs_are_fewer_where_they_take_long(monkeypatch):
+    monkeypatch.setattr("mptune.tuning.verify.SHARE", 1e-9)
+    run = tune(kernel, max_error=1e-3, **OPTIONS | {"verify": 1000})
+    assert {run.verified(trial).inputs for trial in run.reported} == {LEAST_INPUTS}
+
+
+@pytest.mark.usefixtures("time_enough")
+def test_what_fails_on_an_unseen_input_is_replaced(monkeypatch):
+    devices = replace_devices(monkeypatch, lambda c: MadeUp(1.0 if c["type"] == "fp32" else 2.0, 1e-14))
+    evaluated = devices._on
+
+    def on(request, draw):
+        trial = evaluated(request, draw)
+        fails = request.configuration["type"] == "fp32" and (draw.stream, draw.number) == (Stream.UNSEEN, 3)
+        return dataclasses.replace(trial, status=Status.CRASH, message="a failure") if fails else trial
+
+    monkeypatch.setattr(devices, "_on", on)
+    run = tune(kernel, max_error=1e-3, **OPTIONS)
+    assert run.best.configuration["type"] == "fp64"
+    fallen = [trial for trial in run.trials if trial.status is Status.CRASH]
+    assert {trial.configuration["type"] for trial in fallen} == {"fp32"}
+    assert {trial.message for trial in fallen} == {"on unseen input 4: a failure"}
 
 
 def test_a_real_run_verifies_what_it_reports(tuned):

@@ -44,6 +44,7 @@ _FAILURES: Final = {
     -2: "not enough memory for the threads' stacks or the shared memory",
     -3: "it was compiled for blocks of another shape",
 }
+_BEYOND_SHARED: Final = -4
 
 
 class HostBuffer(AddressBuffer):
@@ -122,6 +123,8 @@ class HostFunction(Function):
                 raise LaunchError(f"{self.function} was launched after it was unloaded")
             self._packing.pack_into(self._values, 0, *values)
             elapsed_ns = int(self._launch(self._pointers, *self._shaped))
+        if elapsed_ns == _BEYOND_SHARED:
+            raise LaunchError(f"{self.function} wrote past the end of its {shape.shared_bytes} bytes of shared memory")
         if elapsed_ns < 0:
             raise LaunchError(f"{self.function} could not be launched: {_FAILURES.get(elapsed_ns, elapsed_ns)}")
         return elapsed_ns * 1e-6

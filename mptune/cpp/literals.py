@@ -251,6 +251,8 @@ class _Reader:
             return self._names[name], i
         if name in _functions():
             return self._combine(*values), i
+        if name == "literal":  # of the prelude, which takes the other operand's type as an integer does
+            return _INTEGER, i
         is_float = re.fullmatch(r"_*(f?\w+?)f(?:_r[nzud])?", name)  # CUDA's sqrtf, __expf, __fmaf_rn
         return (_NARROW if is_float and is_float[1] in _functions() else _UNKNOWN), i
 

@@ -22,7 +22,7 @@ PRELUDE_FILES: Final = tuple(
     f"{name}.hpp"
     for name in re.findall(
         r"\w+",
-        """platform opencl host host_fiber host_pool host_grid conversions decimal literal types local traced compound
+        """platform opencl host host_fiber host_pool host_grid conversions literal types local traced compound
         arithmetic_cuda arithmetic atomics functions math_device math_opencl polynomials math_host math pairs vector
         vector_members neighbours intrinsics short_intrinsics cuda_functions virtual_threads phases declared""",
     )

@@ -1,4 +1,4 @@
-"""CUDA's declarations in the form that every compiler accepts, and static assertions of the arguments' types."""
+"""Declarations and literals in the form that every compiler accepts, and assertions of the arguments' types."""
 
 from __future__ import annotations
 
@@ -19,10 +19,17 @@ _DYNAMIC_SHARED: Final = re.compile(
 )
 
 
-def portable(body: str, where: str) -> str:
-    """Replace ``extern __shared__ T name[];`` in a source by the prelude's ``SHARED_DYNAMIC(T, name);``.
+#: A literal of the prelude, ``0.5_num``; group 1 is its number.
+_LITERAL: Final = re.compile(r"(?<![\w.])(\.?\d(?:[eEpP][+-]|'\w|[\w.])*?)_num\b")
+_DIGITS_OF_INTEGERS: Final = 18  #: decimal digits that every 64-bit integer type holds
 
-    Every line keeps its number. Messages call the source ``where``.
+
+def portable(body: str, where: str) -> str:
+    """Replace what only some compilers read as it is meant; every line keeps its number.
+
+    ``extern __shared__ T name[];`` becomes the prelude's ``SHARED_DYNAMIC(T, name);``. ``0.1_num`` becomes
+    ``mp::literal(0.1)``: an operator of literals would get a long double, whose double may be rounded twice.
+    Messages call the source ``where``.
     """
 
     def replace(match: re.Match[str]) -> str:
@@ -34,7 +41,14 @@ def portable(body: str, where: str) -> str:
         name = f"mptune_type_of_{match[2]}"
         return f"using {name} = {match[1]}; SHARED_DYNAMIC({name}, {match[2]});" + "\n" * match[0].count("\n")
 
-    return _DYNAMIC_SHARED.sub(replace, body)
+    return _LITERAL.sub(_as_double, _DYNAMIC_SHARED.sub(replace, body))
+
+
+def _as_double(literal: re.Match[str]) -> str:
+    number = literal[1]
+    digits = number.replace("'", "")
+    is_too_long = digits.isdigit() and len(digits) > _DIGITS_OF_INTEGERS
+    return f"mp::literal({number}.0)" if is_too_long else f"mp::literal({number})"
 
 
 def cite(label: str, *lines: int) -> str:

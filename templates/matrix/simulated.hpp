@@ -4,16 +4,7 @@
 // Products are exact; an instruction rounds its sum once to the type of the sums, NVIDIA's of fp32 to zero (Fasi et al. 2021).
 // Copies arrive as late as they may, and what they will overwrite is lost as soon as they are asked for. Every lane of a warp
 // has to come to every instruction: the process is ended if one does not. None is inlined, which would take the compiler
-// minutes. MPTUNE_COUNT_CONFLICTS counts by how many times shared memory is accessed more often than its 32 banks of four
-// bytes would have to be.
-
-#if defined(MPTUNE_COUNT_CONFLICTS)
-// Accesses of warps, and how many more passes over the banks they took than without a conflict.
-extern "C" {
-__constant__ unsigned long long mptune_accesses;
-__constant__ unsigned long long mptune_conflicts;
-}
-#endif
+// minutes.
 
 namespace mp {
 namespace units {
@@ -49,39 +40,6 @@ __attribute__((noinline)) const T* of_warp(const T& mine) {
     return found;
 }
 
-#if defined(MPTUNE_COUNT_CONFLICTS)
-// Lanes run one after the other: when the last one has its n-th access, the others have had theirs. 32 lanes take 4
-// bytes each at once, 16 lanes 8, and 8 lanes 16.
-__attribute__((noinline)) inline void access(const void* address, int bytes) {
-    constexpr int kept = 4096;
-    static thread_local unsigned long words[most_threads / 32][kept][32];
-    static thread_local unsigned long times[most_threads];
-    const int self = thread(), warp = self / 32;
-    unsigned long(&all)[32] = words[warp][times[self]++ % kept];
-    all[self % 32] = reinterpret_cast<unsigned long>(address) / 4;
-    if (self % 32 < 31) return;
-    const int together = 128 / bytes;
-    for (int first = 0; first < 32; first += together) {
-        int worst = 1;
-        for (int bank = 0; bank < 32; ++bank) {
-            unsigned long seen[128];
-            int n = 0;
-            for (int i = first * bytes / 4; i < (first + together) * bytes / 4; ++i) {
-                const unsigned long word = all[i / (bytes / 4)] + i % (bytes / 4);
-                bool is_new = word % 32 == static_cast<unsigned long>(bank);
-                for (int j = 0; j < n; ++j) is_new = is_new && seen[j] != word;
-                if (is_new) seen[n++] = word;
-            }
-            worst = n > worst ? n : worst;
-        }
-        __atomic_fetch_add(&mptune_accesses, 1, __ATOMIC_RELAXED);
-        __atomic_fetch_add(&mptune_conflicts, worst - 1, __ATOMIC_RELAXED);
-    }
-}
-#else
-inline void access(const void*, int) {}
-#endif
-
 inline double value(half, unsigned bits) {
     return static_cast<float>(half::from_bits(static_cast<unsigned short>(bits)));
 }
@@ -111,7 +69,6 @@ __attribute__((noinline)) S sum_of_products(S c, const double* row, const double
 
 __attribute__((noinline)) inline void ldmatrix_of(unsigned (&d)[4], const void* row, bool is_transposed) {
     using rows = unsigned short[8];
-    simulated::access(row, 16);
     const void* const* address = simulated::of_warp(row);
     const int first = simulated::lane() / 4, second = simulated::lane() % 4 * 2;
     for (int matrix = 0; matrix < 4; ++matrix) {
@@ -133,7 +90,6 @@ inline void ldmatrix_transposed(unsigned (&d)[4], const T* tile, unsigned offset
 }
 template <class T>
 inline T load_shared(const T* pointer) {
-    simulated::access(pointer, sizeof(T));
     return *pointer;
 }
 
@@ -168,7 +124,6 @@ __attribute__((noinline)) inline void arrive(unsigned long before_group) {
 }  // namespace simulated
 
 __attribute__((noinline)) inline void copy_later(void* to, const void* from, int bytes) {
-    simulated::access(to, 16);
     simulated::counts& own = simulated::counts_of_thread[simulated::thread()];
     if (own.asked - own.arrived == simulated::copies::most || bytes < 0 || bytes > 16) __builtin_trap();
     if (reinterpret_cast<unsigned long>(to) % 16 != 0 || reinterpret_cast<unsigned long>(from) % 16 != 0) __builtin_trap();

@@ -128,15 +128,7 @@ MPTUNE_INLINE exactly<T> two_product(T a, T b) {
 struct two_floats {
     float high, low;
     two_floats() = default;
-#if defined(MPTUNE_HOST) && !defined(__clang__)
-    // For the reason of MPTUNE_COPIED_BY_MEMBER.
-    MPTUNE_INLINE two_floats(const two_floats& other) : high(other.high), low(other.low) {}
-    MPTUNE_INLINE two_floats& operator=(const two_floats& other) {
-        high = other.high;
-        low = other.low;
-        return *this;
-    }
-#endif
+    MPTUNE_COPIED_BY_MEMBERS(two_floats, high, low)
     template <class T, class = detail::enable_if_t<detail::is_number<T> && !detail::same<T, two_floats>>>
     MPTUNE_INLINE two_floats(T x) {
         if constexpr (detail::fits_float<T>) {
@@ -162,14 +154,7 @@ template <class T>
 struct compensated {
     T rounded, lost;
     compensated() = default;
-#if defined(MPTUNE_HOST) && !defined(__clang__)
-    MPTUNE_INLINE compensated(const compensated& other) : rounded(other.rounded), lost(other.lost) {}
-    MPTUNE_INLINE compensated& operator=(const compensated& other) {
-        rounded = other.rounded;
-        lost = other.lost;
-        return *this;
-    }
-#endif
+    MPTUNE_COPIED_BY_MEMBERS(compensated, rounded, lost)
     template <class U, class = detail::enable_if_t<detail::is_number<U> && !detail::same<U, compensated>>>
     MPTUNE_INLINE compensated(U x) : rounded(static_cast<T>(x)), lost(0) {}
     MPTUNE_INLINE operator T() const { return rounded + detail::finite_or_zero(lost); }

@@ -80,21 +80,6 @@ using exactly = typename identity<T>::type;
 template <class... A>
 constexpr bool never = false;
 
-template <class T>
-constexpr bool has_fetch = false;
-template <>
-constexpr bool has_fetch<int> = true;
-template <>
-constexpr bool has_fetch<unsigned> = true;
-template <>
-constexpr bool has_fetch<long> = true;
-template <>
-constexpr bool has_fetch<unsigned long> = true;
-template <>
-constexpr bool has_fetch<long long> = true;
-template <>
-constexpr bool has_fetch<unsigned long long> = true;
-
 // Held by who replaces what has more bytes than are exchanged in one step, some of which may be padding.
 static __attribute__((unused)) bool replacing;
 
@@ -137,12 +122,12 @@ inline __attribute__((always_inline)) T __ldg(const T* address) {
 
 template <class T>
 inline __attribute__((always_inline)) T atomicAdd(T* address, mptune_host::exactly<T> value) {
-    if constexpr (mptune_host::has_fetch<T>) return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+    if constexpr (mp::detail::is_integer<T>) return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
     else return mptune_host::replace(address, [=](T old) { return static_cast<T>(old + value); });
 }
 template <class T>
 inline __attribute__((always_inline)) T atomicSub(T* address, mptune_host::exactly<T> value) {
-    if constexpr (mptune_host::has_fetch<T>) return __atomic_fetch_sub(address, value, __ATOMIC_RELAXED);
+    if constexpr (mp::detail::is_integer<T>) return __atomic_fetch_sub(address, value, __ATOMIC_RELAXED);
     else return mptune_host::replace(address, [=](T old) { return static_cast<T>(old - value); });
 }
 template <class T>
@@ -157,18 +142,15 @@ template <class T>
 inline __attribute__((always_inline)) T atomicExch(T* address, mptune_host::exactly<T> value) {
     return mptune_host::replace(address, [=](T) { return value; });
 }
-template <class T>
-inline __attribute__((always_inline)) T atomicAnd(T* address, mptune_host::exactly<T> value) {
-    return __atomic_fetch_and(address, value, __ATOMIC_RELAXED);
-}
-template <class T>
-inline __attribute__((always_inline)) T atomicOr(T* address, mptune_host::exactly<T> value) {
-    return __atomic_fetch_or(address, value, __ATOMIC_RELAXED);
-}
-template <class T>
-inline __attribute__((always_inline)) T atomicXor(T* address, mptune_host::exactly<T> value) {
-    return __atomic_fetch_xor(address, value, __ATOMIC_RELAXED);
-}
+#define MPTUNE_ATOMIC_BITS(name, operation)                                                              \
+    template <class T>                                                                                   \
+    inline __attribute__((always_inline)) T name(T* address, mptune_host::exactly<T> value) {            \
+        return operation(address, value, __ATOMIC_RELAXED);                                              \
+    }
+MPTUNE_ATOMIC_BITS(atomicAnd, __atomic_fetch_and)
+MPTUNE_ATOMIC_BITS(atomicOr, __atomic_fetch_or)
+MPTUNE_ATOMIC_BITS(atomicXor, __atomic_fetch_xor)
+#undef MPTUNE_ATOMIC_BITS
 template <class T>
 inline __attribute__((always_inline)) T atomicCAS(T* address, mptune_host::exactly<T> compare,
                                                   mptune_host::exactly<T> value) {

@@ -6,7 +6,7 @@
 namespace mptune_host {
 
 // What mptune_launch returns instead of a time.
-enum failure : long long { no_threads = -1, no_memory = -2, wrong_block = -3 };
+enum failure : long long { no_threads = -1, no_memory = -2, wrong_block = -3, beyond_shared = -4 };
 
 struct job;
 
@@ -36,6 +36,7 @@ struct job {
     void** arguments;
     dim3 grid, block;
     unsigned long long blocks, chunk, next;
+    unsigned long shared_bytes;  // of a size given at launch
     bool is_long;  // whether other tasks are likely to take a processor away meanwhile
 };
 
@@ -424,9 +425,39 @@ static void work_off(job& work, worker& self) {
 struct alignas(128) member : worker {
     long long worked, waited;  // ns of the last long job: on a processor, and without one though there was work to do
     bool slept;                // then it counts as worked all the time
-    void* shared;
-    unsigned long shared_bytes;
-    bool is_poisoned;  // what it shares, if that is asked for
+    char* pages;               // for shared memory, between pages that fault; null for none
+    unsigned long page_bytes;  // without those
+    bool is_poisoned;          // what it shares, if that is asked for
+
+    // What a job shares begins with a cache line and ends less than one before a page that faults. The bytes between are
+    // 0xff, where shared memory is poisoned.
+    char* shared(const job& work) const {
+        return pages == nullptr ? nullptr : pages + page_bytes - (work.shared_bytes + 63) / 64 * 64;
+    }
+    void guard_end(const job& work) {
+        for (char* byte = shared(work) + work.shared_bytes; byte < pages + page_bytes; ++byte) *byte = -1;
+    }
+    bool is_end_whole(const job& work) const {
+        const char* byte = shared(work) + work.shared_bytes;
+        while (byte < pages + page_bytes && *byte == -1) ++byte;
+        return byte == pages + page_bytes;
+    }
+    void unmap_shared() {
+        if (pages != nullptr) mptune_munmap(pages - guard_bytes, page_bytes + 2 * guard_bytes);
+        pages = nullptr;
+        page_bytes = 0;
+    }
+    bool map_shared(unsigned long bytes) {
+        unmap_shared();
+        const unsigned long whole = (bytes + guard_bytes - 1) / guard_bytes * guard_bytes;
+        char* const mapped = static_cast<char*>(map_pages(whole + 2 * guard_bytes));
+        if (mapped == nullptr) return false;
+        pages = mapped + guard_bytes;
+        page_bytes = whole;
+        mptune_mprotect(mapped, guard_bytes, 0);
+        mptune_mprotect(pages + whole, guard_bytes, 0);
+        return true;
+    }
 };
 
 // The workers of the library, whichever threads they are.
@@ -480,10 +511,10 @@ static void poison_as(void*, unsigned number) {
     member& self = here.workers[number];
     if (self.is_poisoned) return;
     self.is_poisoned = true;
-    if (self.shared != nullptr) __builtin_memset(self.shared, 0xff, self.shared_bytes);
+    if (self.pages != nullptr) __builtin_memset(self.pages, 0xff, self.page_bytes);
 #if defined(__linux__) && __SIZEOF_POINTER__ == 8
     // A thread has its variables of a library from when it first uses one.
-    dynamic_shared = self.shared;
+    dynamic_shared = self.pages;
     __asm__ volatile("" : : "r"(&dynamic_shared) : "memory");
     mptune_dl_iterate_phdr(poison_of_thread, &here);
 #endif
@@ -503,31 +534,30 @@ static void work_off_timed(job& work, member& self) {
 
 static void work_as(void* context, unsigned number) {
     member& self = here.workers[number];
-    dynamic_shared = self.shared;
-    work_off_timed(*static_cast<job*>(context), self);
+    job& work = *static_cast<job*>(context);
+    dynamic_shared = self.shared(work);
+    work_off_timed(work, self);
 }
 
 MPTUNE_RUNTIME void release_workers() {
     for (unsigned i = 0; i < here.count; ++i) {
         here.workers[i].fibers.release();
-        if (here.workers[i].shared != nullptr) mptune_munmap(here.workers[i].shared, here.workers[i].shared_bytes);
+        here.workers[i].unmap_shared();
     }
     if (here.workers != nullptr) mptune_munmap(here.workers, sizeof(member) * here.count);
     here = library{};
 }
 
-static bool prepare_worker(job& work, member& self, unsigned long shared_bytes) {
-    if (self.shared_bytes < shared_bytes) {
-        if (self.shared != nullptr) mptune_munmap(self.shared, self.shared_bytes);
-        self.shared = map_pages(shared_bytes);
+static bool prepare_worker(job& work, member& self) {
+    if (self.page_bytes < work.shared_bytes) {
         self.is_poisoned = false;
-        self.shared_bytes = self.shared != nullptr ? shared_bytes : 0;
-        if (self.shared == nullptr) return false;
+        if (!self.map_shared(work.shared_bytes)) return false;
     }
+    if (poisons) self.guard_end(work);
     return work.kernel->prepare == nullptr || work.kernel->prepare(work, self);
 }
 
-static bool prepare_workers(job& work, unsigned long shared_bytes, unsigned workers, int process) {
+static bool prepare_workers(job& work, unsigned workers, int process) {
     // In a forked child they may be in the middle of a launch.
     if (here.count < workers || here.process != process) {
         release_workers();
@@ -537,7 +567,7 @@ static bool prepare_workers(job& work, unsigned long shared_bytes, unsigned work
         here.process = process;
     }
     for (unsigned i = 0; i < workers; ++i) {
-        if (!prepare_worker(work, here.workers[i], shared_bytes)) return false;
+        if (!prepare_worker(work, here.workers[i])) return false;
     }
     return true;
 }
@@ -568,14 +598,14 @@ static long long run_alone(job& work) {
     return now_ns() - start;
 }
 
-static long long run_job(job& work, unsigned long shared_bytes, unsigned workers) {
+static long long run_job(job& work, unsigned workers) {
     // Asking for a thread's time on its processor takes a system call, which a short launch would notice. As long as the
     // launch before: the first one warms up.
     constexpr long long long_ns = 200000;
     static long long before_ns = 0;
     static int launching;
     const turn held(&launching);
-    if (!prepare_workers(work, shared_bytes, workers, held.process)) return no_memory;
+    if (!prepare_workers(work, workers, held.process)) return no_memory;
     if (poisons && !here.workers[workers - 1].is_poisoned) {
         const long long took = mptune_threads_1.run(workers, poison_as, nullptr);
         if (took < 0) return took;
@@ -583,6 +613,8 @@ static long long run_job(job& work, unsigned long shared_bytes, unsigned workers
     work.is_long = before_ns >= long_ns;
     const long long elapsed = workers > 1 ? mptune_threads_1.run(workers, work_as, &work) : run_alone(work);
     if (elapsed < 0) return elapsed;
+    for (unsigned i = 0; poisons && i < workers; ++i)
+        if (!here.workers[i].is_end_whole(work)) return beyond_shared;
     before_ns = elapsed;
     const long long counted = work.is_long ? undisturbed_ns(work, workers, elapsed) : elapsed;
     return counted > 0 ? counted : 1;
@@ -593,6 +625,7 @@ MPTUNE_RUNTIME long long launch(const entry& kernel, void** arguments, const uns
     job work{};
     work.kernel = &kernel;
     work.arguments = arguments;
+    work.shared_bytes = shared_bytes;
     work.grid = dim3{static_cast<int>(grid[0]), static_cast<int>(grid[1]), static_cast<int>(grid[2])};
     work.block = dim3{static_cast<int>(block[0]), static_cast<int>(block[1]), static_cast<int>(block[2])};
     const dim3 fixed = kernel.block;
@@ -601,7 +634,7 @@ MPTUNE_RUNTIME long long launch(const entry& kernel, void** arguments, const uns
     work.blocks = static_cast<unsigned long long>(grid[0]) * grid[1] * grid[2];
     const unsigned long long share = work.blocks / (16ull * workers);
     work.chunk = share > 0 ? share : 1;
-    return run_job(work, shared_bytes, workers);
+    return run_job(work, workers);
 }
 
 MPTUNE_RUNTIME unsigned describe(const entry& kernel, int* codes) {

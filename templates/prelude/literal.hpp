@@ -106,17 +106,11 @@ MPTUNE_LITERAL_COMPARISON(>=)
 
 }  // namespace mp
 
-// A driver does not work out the digits; its long double has so many that it rounds like them, but one in 2^60 times.
-#if defined(MPTUNE_OPENCL)
+// In a template, rendering writes `mp::literal(0.5)` for `0.5_num`. These are for headers that a template includes: where a
+// long double has more digits than a double, one number in two thousand is off by its last bit.
 constexpr MPTUNE_INLINE mp::literal operator""_num(long double x) {
     return mp::literal(static_cast<double>(x));
 }
-#else
-template <char... c>
-constexpr MPTUNE_INLINE mp::literal operator""_num() {
-    return mp::literal(mp::detail::number_spelled<c...>);
-}
-#endif
 constexpr MPTUNE_INLINE mp::literal operator""_num(long unsigned long x) {  // of 128 bits in OpenCL
     return mp::literal(static_cast<double>(x));
 }

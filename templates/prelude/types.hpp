@@ -17,8 +17,16 @@
         member = other.member;                                              \
         return *this;                                                       \
     }
+#define MPTUNE_COPIED_BY_MEMBERS(name, first, second)                                       \
+    MPTUNE_INLINE name(const name& other) : first(other.first), second(other.second) {}     \
+    MPTUNE_INLINE name& operator=(const name& other) {                                      \
+        first = other.first;                                                                \
+        second = other.second;                                                              \
+        return *this;                                                                       \
+    }
 #else
 #define MPTUNE_COPIED_BY_MEMBER(name, member)
+#define MPTUNE_COPIED_BY_MEMBERS(name, first, second)
 #endif
 
 namespace mp {

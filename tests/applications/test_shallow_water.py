@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pytest
 from application_runs import run_once
-from scipy.optimize import brentq
 
 from mptune import tune
 from mptune.accuracy import evaluate_outputs
@@ -164,52 +163,6 @@ def test_water_at_rest_stays_at_rest_over_any_bed(precision):
     if precision == "fp64":
         higher = final(size, given_for(np.full((40, 40), 0.3), bed))
         assert np.abs(higher[1:]).max() < 1e-14
-
-
-def test_waves_that_are_smooth_converge_with_second_order():
-    """Over a smooth bed, before any wave breaks: a tenth of the width far."""
-
-    def at(cells):
-        x, corners = (np.arange(cells) + 0.5) / cells, np.arange(cells + 1) / cells
-        surface = np.tile(0.05 * np.cos(2 * np.pi * x), (2, 1))
-        bed = np.tile(-1 + 0.1 * np.cos(2 * np.pi * corners), (3, 1))
-        return plain(given_for(surface, bed), cells / 10)[:, 0]
-
-    fine = at(1280)
-    errors = [np.abs(at(n) - fine.reshape(3, n, -1).mean(axis=2)).mean() for n in (40, 80, 160)]
-    orders = np.log2(np.array(errors[:-1]) / errors[1:])
-    assert np.all(orders > 1.7), orders
-
-
-def stoker(x, time, left, right):
-    """Depth and momentum after a dam at 0 broke, with still water on both sides (Stoker 1957, Sec. 10.8)."""
-    c_left = np.sqrt(left)
-
-    def mismatch(c):  # of the velocity behind the bore, from the wave to the left and the jump to the right
-        return 2 * (c_left - c) - (c * c - right) * np.sqrt((c * c + right) / (2 * c * c * right))
-
-    c = brentq(mismatch, np.sqrt(right), c_left, xtol=1e-15)
-    middle, u = c * c, 2 * (c_left - c)
-    bore = middle * u / (middle - right)
-    fan = (2 * c_left - x / time) / 3
-    where = [x < -c_left * time, x < (u - c) * time, x < bore * time]
-    depth = np.select(where, [left, fan**2, middle], right)
-    return depth, depth * np.select(where, [0.0, 2 * (x / time + c_left) / 3, u], 0.0)
-
-
-@pytest.mark.full
-def test_a_breaking_dam_converges_to_the_exact_solution():
-    errors = []
-    for cells in (100, 200):
-        size = size_of(cells, 2, cells // 4)
-        surface = np.where(np.arange(cells) < cells / 2, 0.5, 0.0) * np.ones((2, 1))
-        x = np.arange(cells) + 0.5 - cells / 2
-        depth, momentum = stoker(x, size.reach, 1.5, 1.0)
-        state = final(size, given_for(surface))
-        errors.append(np.abs(state[0, 0] - depth).mean() + np.abs(state[1, 0] - momentum).mean())
-        assert not state[2].any()
-    assert errors[1] < 0.01
-    assert errors[0] / errors[1] > 1.6  # first order, as a bore is a jump
 
 
 @pytest.mark.full

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from fractions import Fraction
@@ -284,6 +285,33 @@ def test_sums_and_fused_products_in_bf16_are_rounded_once(backend: OpenclBackend
             terms = zip(a[is_finite], factor[is_finite], c[is_finite], strict=True)
             expected[is_finite] = [rounded_fraction(Fraction(x) * Fraction(y) + Fraction(z), bf16) for x, y, z in terms]
             np.testing.assert_array_equal(found.astype(np.float64), expected)
+
+
+@needs_device
+@pytest.mark.parametrize("flags", few(["", "-cl-fast-relaxed-math", "-cl-mad-enable -cl-unsafe-math-optimizations"], 2))
+@pytest.mark.parametrize("kind", ["fp32x2", "fp32_neumaier", "fp64_neumaier"])
+def test_compound_sums_keep_what_rounding_loses_under_any_flags(backend: OpenclBackend, kind: str, flags: str) -> None:
+    plain = "double" if kind == "fp64_neumaier" else "float"
+    text = f"""extern "C" __global__ void f(const {plain}* x, double* out) {{
+        local<mp::{kind}> sum = 0;
+        {plain} usual = 0;
+        for (int i = 0; i < 100000; ++i) {{
+            sum += x[i];
+            usual += x[i];
+        }}
+        out[0] = static_cast<double>(sum);
+        out[1] = static_cast<double>(usual);
+    }}"""
+    x = np.random.default_rng(3).uniform(1, 2, 100_000).astype({"double": "f8", "float": "f4"}[plain])
+    device, out = backend.device, np.empty(2)
+    binary = backend.compiler.compile(f"{prelude()}\n{text}", "f", CompileOptions(flags=tuple(flags.split())))
+    buffers = [device.allocate(array.nbytes) for array in (x, out)]
+    buffers[0].write(x)
+    device.load(binary).launch(LaunchShape((1, 1, 1), (1, 1, 1)), buffers)
+    buffers[1].read(out)
+    exact, unit = math.fsum(x.astype(float)), 2.0 ** (-53 if plain == "double" else -24)
+    assert abs(out[0] - exact) <= (2 * unit if kind != "fp32x2" else 2.0**-40) * exact
+    assert abs(out[1] - exact) > 4 * unit * exact
 
 
 # -- functions that OpenCL has, too --------------------------------------------------------------

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
-import sys
-import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -130,37 +127,6 @@ def test_a_compiler_that_fails_is_replaced(compiler, source, message):
     assert str(caught.value) == message
     assert wait_for_end(before)
     assert process_of(compiler.compile("a", "f", [], 30)[0]) != before
-
-
-@pytest.mark.full
-def test_a_pause_holds_up_compilations_and_does_not_count(compiler):
-    compiler.compile("b", "f", [], 30)
-    with ThreadPoolExecutor(1) as pool:
-        with compiler.paused():
-            compiling = pool.submit(compiler.compile, "a", "f", [], 4.0)
-            time.sleep(5.0)
-            assert not compiling.done()
-            assert not compiler._idle
-        assert compiling.result()[0].startswith(b"code of a by ")
-
-
-@pytest.mark.parametrize("source", ["a", "hang"])
-def test_process_ends_with_a_parent_that_is_killed(library, source):
-    script = f"""
-        import os, threading, time
-        from mptune.backends.gpu import RuntimeCompiler
-        compiler = RuntimeCompiler("Fake", "fake", "Code", [{library!r}], "")
-        pid = compiler.compile("a", "f", [], 30)[0].decode().rpartition(" ")[2]
-        threading.Thread(target=compiler.compile, args=({source!r}, "f", [], 600), daemon=True).start()
-        time.sleep(0.3)
-        print(pid, flush=True)
-        os.kill(os.getpid(), 9)
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False, timeout=600
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert wait_for_end(int(done.stdout))
 
 
 def test_library_that_is_missing_says_what_to_install(library):

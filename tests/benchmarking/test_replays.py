@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +11,15 @@ import numpy as np
 import pytest
 
 from benchmarks.fronts.problem import FrontProblem, FrontRecorder
-from benchmarks.search import cells, score
-from benchmarks.search.cells import Cache, Job
-from benchmarks.search.driving import drive
+from benchmarks.search import score
 from benchmarks.search.peers import PEERS
 from benchmarks.search.problem import BudgetSpent, Problem, Recorder
 from benchmarks.search.tools import replay
 from mptune.interop import write_run
 from mptune.interop.recorded import Record, assemble
-from mptune.measure.base import Replay
 from mptune.results.objective import Objective
-from mptune.results.trial import Measurement, Status, Trial
+from mptune.results.trial import Measurement, Status
 from mptune.run import Run
-from mptune.space.configuration import Configuration
-from mptune.strategies import make
 
 BYTES = {"fp64": 8, "fp32": 4, "fp16": 2}
 ERRORS = {"fp64": 1e-16, "fp32": 1e-7, "fp16": 1e-3}
@@ -45,17 +38,6 @@ def scattered() -> Run:
         ran = Record(rows[i], **measured(time_ms=float(rng.uniform(1, 9))))
         records.append(Record(rows[i], Status.LAUNCH_ERROR) if number < 12 else ran)
     return assemble("toy", ("block", "tile", "order", "pad", "one", "unroll"), {}, records)
-
-
-def smooth() -> Run:
-    """Return 360 configurations with one optimum; the twelve with the largest ``x`` and ``y`` failed."""
-    records = []
-    for row in itertools.product((1, 2, 3, 4, 5, 6), (8, 16, 24, 32, 40), (1, 2, 3, 4), (1, 2, 4)):
-        x, y, z, unroll = row
-        time_ms = 2 + (x - 3.2) ** 2 + abs(y - 23) / 9 + (z - 2.1) ** 2 + 0.01 * unroll
-        failed = x == 6 and y == 40
-        records.append(Record(row, Status.LAUNCH_ERROR) if failed else Record(row, **measured(time_ms=time_ms)))
-    return assemble("toy", ("x", "y", "z", "unroll"), {}, records)
 
 
 # -- evaluations ----------------------------------------------------------------------------------
@@ -149,69 +131,4 @@ def test_the_best_from_the_start_scores_1_and_the_median_less_than_random_search
 # -- order ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batch", [1, 7])
-def test_driving_in_batches_spends_the_budget_and_tells_whole_batches(batch: int) -> None:
-    recorded = smooth()
-    evaluator = Replay(recorded)
-    sizes: list[int] = []
-    values: list[float] = []
-
-    def evaluate(asked: Sequence[Configuration]) -> list[Trial]:
-        sizes.append(len(asked))
-        trials = list(evaluator.evaluate(asked))
-        values.extend(t.time_ms if t.is_valid else math.inf for t in trials)
-        return trials
-
-    driven = drive(make("random", recorded.space, Objective(), seed=1), evaluate, 20, batch)
-    assert sizes == [batch] * (20 // batch) + [20 % batch] * bool(20 % batch)
-    assert [math.inf if b is None else b for b in driven.best] == np.minimum.accumulate(values).tolist()
-    # It ends with the space.
-    whole = drive(make("random", recorded.space, Objective(), seed=1), evaluate, 1000, 16)
-    assert len(whole.best) == recorded.space.size
-
-
-def test_driving_ahead_is_told_in_order_and_late() -> None:
-    recorded = smooth()
-    evaluator = Replay(recorded)
-    calls: list[str] = []
-
-    class Watched:
-        objective = Objective()
-        strategy = make("random", recorded.space, objective, seed=1)
-
-        def ask(self, n: int) -> list[Configuration]:
-            calls.append(f"ask {n}")
-            return self.strategy.ask(n)
-
-        def tell(self, trials: Sequence[Trial]) -> None:
-            calls.append("tell")
-            self.strategy.tell(trials)
-
-    drive(Watched(), lambda asked: list(evaluator.evaluate(asked)), 5, under_way=3)  # type: ignore[arg-type]
-    assert calls == ["ask 3"] + ["tell", "ask 1"] * 2 + ["tell"] * 3
-
-
 # -- what is kept ---------------------------------------------------------------------------------
-
-
-def job(**changes: Any) -> Job:
-    made = Job("section", "space", "tool", "module:function", {}, (1, 2, 3))
-    return dataclasses.replace(made, **changes)
-
-
-def test_results_of_other_settings_files_or_versions_do_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "data"
-    file.write_text("1")
-    first = job(files=(file,))
-    cache = Cache(tmp_path / "work")
-    cache.add(first, 1, {"square": 1})
-    assert Cache(tmp_path / "work").get(first, 1) == {"square": 1}
-    assert cache.get(job(files=(file,), version="2"), 1) is None
-    assert cache.get(job(files=(file,), settings={"budget": 3}), 1) is None
-    monkeypatch.setattr(cells, "_code", lambda: "what reads recordings is another")
-    assert cache.get(first, 1) is None
-    monkeypatch.undo()
-    file.write_text("22")
-    assert cache.get(first, 1) is None

@@ -7,21 +7,16 @@ import gzip
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.reproductions import hellsten, lin, willemsen
-from benchmarks.reproductions.heldens import replays, runs, searches, spaces
+from benchmarks.reproductions.heldens import replays, searches, spaces
 from benchmarks.reproductions.item import Given
-from benchmarks.reproductions.spread import spread
-from benchmarks.search.cells import Results
-from benchmarks.search.precision_cells import Cell, cells_of
-from benchmarks.search.section import Settings
 from mptune.interop import read_run, write_run
 from mptune.interop.recorded import Record, assemble
 from mptune.results.objective import Objective
@@ -48,15 +43,6 @@ def simulated(space: str, tool: str, each: int, *of_runs: Sequence[float | None]
         for seed, run in enumerate(of_runs)
     )
     return Simulation(space, tool, each * len(of_runs[0]), Objective(), 10.0, None, "ms", 100, made)
-
-
-def test_quartiles_are_of_five_runs_or_more() -> None:
-    def shown(*values: float) -> str:
-        return spread(values, lambda value: f"{value:.2f}")
-
-    assert shown(0.0, 1.0, 2.0, 3.0, 4.0) == "2.00 (1.00 to 3.00)"
-    assert shown(0.0, 1.0, 2.0, 4.0) == "1.50 [0.00 to 4.00]"
-    assert shown(0.0, 1.0, 2.0, np.inf, np.inf) == "2.00 (1.00 to inf)"
 
 
 # -- Hellsten 2023 --------------------------------------------------------------------------------
@@ -115,45 +101,7 @@ def test_deviation_factors_by_hand(tmp_path: Path) -> None:
     assert (best[18], best[19], best[38], best[39], best[219]) == (None, 10.0, 10.0, 16.0, 16.0)
 
 
-def test_the_default_has_a_factor_and_does_not_change_the_others() -> None:
-    tools = {"random": 16.0, "EI": 12.0, "genetic algorithm": 14.0, "advanced multi": 12.0}
-    simulations = tuple(
-        simulated(space, tool, 20, (ms,) * 11, (ms,) * 11)
-        for space, own in (("a", 11.0), ("b", 13.5))
-        for tool, ms in {**tools, "mptune bayesian": own}.items()
-    )
-    found = willemsen.factors_with_default(Comparison(simulations))
-    # The mean distance of the paper's four tools is 35%.
-    assert found.pop("mptune bayesian") == pytest.approx((0.1 + 0.35) / 2 / 0.35)
-    assert found == pytest.approx({tool: (ms - 10) / 3.5 for tool, ms in tools.items()})
-
-
 # -- Lin 2025 -------------------------------------------------------------------------------------
-
-
-def test_speedups_are_means_over_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tile = dict.fromkeys(lin._TILE, 1)
-    made = {
-        variant: Configuration({**tile, "double_buffer": buffered, "fine_prefetch": ahead})
-        for variant, (buffered, ahead) in lin.VARIANTS.items()
-    }
-    spread = (1.0, 0.5, 2.0, 0.8, 1.25)
-    times: dict[int, Any] = {
-        n: {v: {made[v]: [f * ms for f in spread]} for v, ms in zip(lin.VARIANTS, of_size, strict=True)}
-        | {"fixed": {made["neither"]: [f * of_size[0] for f in sorted(spread)]}}
-        for n, of_size in {128: (2.0, 4.0, 1.0, 1.6), 1024: (20.0, 20.0, 40.0, 25.0)}.items()
-    }
-    monkeypatch.setattr(lin, "measured", lambda _: times)
-    made_f8 = lin.l_f8(given_in(tmp_path))
-    rows = {row[0]: row[2:] for row in made_f8.tables[0].rows}
-    assert rows["double buffer"] == (1.25, 0.5, 2.0, "1.25 [0.50 to 2.00]")
-    assert rows["both"][:3] == (pytest.approx((1.25 + 0.8) / 2), 0.8, 1.25)
-    # 2 n^3 operations in 2 ms are 2.1 GFlop/s, in the slower quartile 0.8 of that.
-    assert made_f8.tables[1].rows[0][:2] == (128, "2.097 (1.678 to 2.621)")
-    tuned = lin.l_f15(given_in(tmp_path)).tables[0].rows
-    assert [row[3] for row in tuned] == [2.0, 1.0]
-    # Round by round: 0.5, 0.8, 1, 1.25 and 2 of the time, to 1, 0.5, 2, 0.8 and 1.25 of half of it.
-    assert tuned[0][4] == "3.12 (1.00 to 3.20)"
 
 
 @pytest.mark.nightly
@@ -223,50 +171,6 @@ def test_peers_are_told_a_longer_time_where_the_error_is_too_large_and_only_feas
     assert recorder.best_feasible == pytest.approx([None, wide_ms, wide_ms, narrow_ms])
 
 
-def runs_of(cells: Sequence[Cell], times: Mapping[str, Sequence[float | None]]) -> searches.Runs:
-    """Return runs that end at so many times the best time there is."""
-    found = {
-        (cell.name, name): {seed: {"best": [end and end * (cell.optimum or 0)]} for seed, end in enumerate(ends)}
-        for cell in cells
-        for name, ends in times.items()
-    }
-    return searches.Runs(tuple(cells), Results((), found), {}, {})
-
-
-def test_shares_speedups_and_wins_of_runs(given: Given) -> None:
-    cells = tuple(cells_of(Settings(given.spaces, given.data)))
-    of = runs_of(cells, {"one": (1.0, 1.25), "two": (2.0, None), "three": (1.25, 1.25)})
-    fp64_ms = min(t.time_ms for t in bessel().trials if t.is_valid and t.error == 1e-16)
-    for cell in cells:
-        assert of.shares(cell, "two").tolist() == [0.5, 0.0]
-        assert cell.optimum is not None
-        assert of.speedups(cell, "two").tolist() == pytest.approx([fp64_ms / cell.optimum / 2, 0.0])
-        assert of.beaten(cell, "one", "three").tolist() == [1.0, 0.5]
-        assert of.wins(cell, ["one", "two", "three"]).tolist() == [[0.5, 1.0, 0.75], [0.0, 0.5, 0.0], [0.25, 1.0, 0.5]]
-    assert searches.means(of, "one") == pytest.approx(0.9)
-    assert searches._against(of, "Bessel", "one", "two") == "open (too few runs)"
-    # Runs half of which reach 100% and half 80% may as well be those of something that reaches 85%.
-    of = runs_of(cells, {"both": (1.0, 1.25) * 3, "slow": (1.6,) * 6, "85%": (1 / 0.85,) * 6})
-    pairs = (("both", "slow"), ("slow", "both"), ("both", "85%"))
-    assert [searches._against(of, "Bessel", *pair) for pair in pairs] == ["better", "worse", "on par"]
-
-
-def test_inaccurate_configurations_that_score_more_are_counted(given: Given) -> None:
-    """By hand: a speed that is more than e times that of the best accurate one, one digit beyond the threshold."""
-    for cell in cells_of(Settings(given.spaces, given.data)):
-        trials = [trial for trial in cell.recorded.trials if trial.is_valid]
-        best = 1.0 / (cell.optimum or math.nan)
-        for searcher in searches._PENALTIES:
-            excess = [math.log10(trial.error / cell.threshold) for trial in trials]
-            scores = [
-                math.exp(-searcher.beta * over) / trial.time_ms
-                for trial, over in zip(trials, excess, strict=True)
-                if over > 0
-            ]
-            expected = sum(score > best for score in scores) if searcher.penalty == "decay" else 0
-            assert searches._rivals(cell, searcher) == expected
-
-
 # -- Heldens 2026: spaces, times and energy -------------------------------------------------------
 
 #: Time, error and footprint by the types of x and of the sum.
@@ -307,10 +211,3 @@ def test_figures_of_a_recording(tmp_path: Path) -> None:
     points = spaces.Points.of(axpy())
     assert (points.fastest_within(-8.0), points.fastest_within(-3.99)) == (8 / 5, 4.0)
     assert math.isnan(points.fastest_within(-17.0))
-
-
-def test_the_time_of_a_run_is_divided_as_in_the_paper() -> None:
-    spent = {"compile": 8.0, "accuracy": 1.0, "timing": 4.0, "search": 1.0, "transfer": 1.5, "other": 0.5}
-    run: Any = SimpleNamespace(durations_s=spent)
-    expected = {"compilation": 8.0, "error": 1.0, "benchmarking": 4.0, "strategy": 1.0, "other": 2.0}
-    assert runs.parts_of(run) == pytest.approx(expected)

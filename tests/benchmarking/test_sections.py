@@ -14,7 +14,7 @@ from benchmarks.search.cells import Job, Results
 from benchmarks.search.mixed import Mixed
 from benchmarks.search.precision_cells import cells_of
 from benchmarks.search.section import Section, Settings
-from benchmarks.search.two_stages import ORDERS, Halves, search_in_stages
+from benchmarks.search.two_stages import ORDERS, search_in_stages
 from mptune.interop import write_run
 from mptune.interop.recorded import Record, assemble
 from mptune.precision import precision
@@ -108,22 +108,6 @@ def test_the_figures_of_runs_made_by_hand(settings: Settings) -> None:
     assert high["mptune random"]["first_feasible"] == [40, 40, 40, None]
 
 
-def test_ties_count_half(settings: Settings) -> None:
-    def runs(job: Job, seed: int, optimum: float) -> list[float | None]:
-        return [optimum if "bayesian" in job.tool or seed % 2 else 2 * optimum] * 250
-
-    report = Mixed().report(settings, by_hand(Mixed(), settings, runs))
-    assert report.data["tools"]["mptune bayesian"]["beats_random"] == {100: 0.75, 250: 0.75}
-
-
-def test_a_tool_without_results_on_every_cell_is_not_compared(settings: Settings) -> None:
-    results = by_hand(Mixed(), settings, some_runs)
-    found = {key: runs for key, runs in results.found.items() if key != ("axpy-host low", "mptune genetic (hard)")}
-    why = {("axpy-host low", "mptune genetic (hard)"): "seed 0: it broke"}
-    report = Mixed().report(settings, Results(results.jobs, found, why))
-    assert "mptune genetic (hard)" not in report.data["tools"]
-
-
 # -- stages ---------------------------------------------------------------------------------------
 
 
@@ -157,13 +141,3 @@ def test_stages_end_where_brute_force_does(order: str, tau: float, tmp_path: Pat
     assert found == sorted(found, reverse=True)
     # Searching at once finds more.
     assert tau < 1e-2 or result["best"][-1] > 1.02 * brute_force(recorded, lambda t: t.error <= tau).time_ms
-
-
-def test_the_budget_is_divided_and_what_is_left_over_goes_on(tmp_path: Path) -> None:
-    halves = Halves(recording())
-    assert halves.budgets("performance then precision", 250) == (100, 150)
-    assert halves.budgets("precision then performance", 250) == (150, 100)
-    # The first stage has 12 configurations and may try 2 of 5: all of 12, then 4.
-    for budget, strict, stages in ((35, False, [12, 23]), (35, True, [12, 21]), (10, False, [4, 6])):
-        made = staged(tmp_path, recording(), "performance then precision", 1e-2, budget=budget, strict=strict)
-        assert made["stages"] == stages

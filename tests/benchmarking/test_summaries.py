@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import math
-import statistics
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from benchmarks import (
@@ -19,33 +17,15 @@ from benchmarks import (
     promise,
     size_errors,
     timing_quality,
-    transfer,
     unseen,
 )
 from benchmarks.in_turn import Remeasured
 from mptune.backends.host_compiler import find_compiler
-from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.source.loading import load_kernel
 from mptune.space.configuration import Configuration
 
 # -- applications ---------------------------------------------------------------------------------
-
-BASELINE = Configuration({"data_type": "fp64", "add.block": 64})
-TAU = Objective(threshold=1e-2)
-
-
-def of_application(time_ms: float, error: float, status: Status = Status.OK) -> Trial:
-    return Trial(BASELINE, status, "", Measurement({"time_ms": time_ms, "error": error}, (time_ms,)))
-
-
-def test_what_an_error_takes_of_its_limit() -> None:
-    assert applications.used(of_application(5.0, 4e-3), TAU) == pytest.approx(0.4)
-    assert applications.used(of_application(1.0, math.nan), TAU) == math.inf
-    assert applications.used(of_application(1.0, 1e-9, Status.CRASH), TAU) == math.inf
-    several = Objective(threshold={"y": 1.0, "z": 1e-3})
-    errors = Measurement({"time_ms": 1.0, "error.y": 0.1, "error.z": 5e-4}, (1.0,))
-    assert applications.used(Trial(BASELINE, Status.OK, "", errors), several) == pytest.approx(0.5)
 
 
 def test_gains_of_applications() -> None:
@@ -110,12 +90,6 @@ def test_the_best_of_each_class_of_accuracy() -> None:
     assert not classes["fp32"].admits(of_axpy(1.0, 1e-7, **{**types, "a_type": "fp16"}))
 
 
-def test_a_time_is_the_median_of_the_rounds() -> None:
-    measured = Remeasured(of_axpy(8.0, 0.0), [30.0, 10.0, 20.0])
-    assert (measured.time_ms, measured.spread_ms) == (20.0, 10.0)
-    assert Remeasured(of_axpy(8.0, 0.0), [8.0]).spread_ms == 0.0
-
-
 # -- sizes, inputs, times -------------------------------------------------------------------------
 
 
@@ -146,13 +120,6 @@ def test_violations_are_pooled_and_compared_with_the_bound_that_was_printed() ->
     assert (now["above"], now["verified"], now["share_s"]) == (1, 2, 0.1)
     assert unseen.speeds(of) == [1.0, 0.5]
     assert unseen.speeds(of, held=True) == [1.0]
-
-
-def test_distances_of_searches_from_earlier_runs() -> None:
-    found = transfer.Found.of(np.array([np.nan, np.nan, 0.5, 0.2, 0.06, 0.04, 0.04, 0.02]))
-    assert found.mean == pytest.approx(statistics.fmean([0.06, 0.04, 0.04, 0.02]))
-    assert found.within[0] == 6
-    assert found.within[1] > 8  # never
 
 
 def test_intervals_hold_and_are_narrower_of_the_shortest_launch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,18 +6,17 @@ import importlib.util
 import os
 import random
 import sys
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
-from kernels_for_data import ARGUMENTS, inputs, kernel, reference, simple
+from kernels_for_data import inputs, kernel, reference, simple
 
 from mptune.accuracy.pairs import Pairs, count_unwritten, poisoned
 from mptune.data import DataManager, Draw, Stream, rounded_inputs
 from mptune.data.reference_cache import reference_key
 from mptune.errors import KernelError, MptuneError, OutOfMemoryError, ReferenceDataError, UnknownNameError
-from mptune.kernel import In, Out, Scalar
+from mptune.kernel import In, Out
 from mptune.source.loading import load_kernel
 
 
@@ -170,15 +169,6 @@ def test_an_integer_result_that_looks_like_poison_is_a_result():
 # -- accounts ----------------------------------------------------------------------------------
 
 
-def test_footprint_counts_every_argument_once_in_its_precision():
-    data = manager(kernel())
-    fixed = 37 * 4 + 37 * 4 + 37 * 2 + 4  # index, state, count, n
-    for x_type, x_bytes in (("fp64", 8), ("fp32", 4), ("bf16", 2), ("fp8_e5m2", 1)):
-        for y_type, y_bytes in (("fp64", 8), ("fp16", 2)):
-            configuration = data.kernel.configuration({"x_type": x_type, "y_type": y_type})
-            assert data.footprint_bytes(configuration) == fixed + 185 * x_bytes + 185 * y_bytes + x_bytes
-
-
 def test_sizes_that_do_not_fit_are_refused_before_anything_is_made():
     made = []
     definition = kernel(inputs=lambda rng, size: made.append(1))
@@ -189,35 +179,6 @@ def test_sizes_that_do_not_fit_are_refused_before_anything_is_made():
         _ = data.references
     assert made == []
     assert issubclass(OutOfMemoryError, MptuneError)
-
-
-def test_the_data_key_depends_on_data_and_sizes_alone():
-    def key(seed=0, sizes=None, **changes):
-        return manager(kernel(**changes), sizes, seed=seed).data_key
-
-    first = key()
-    assert key() == first
-    assert len({first, key(seed=1), key(sizes={"n": 36}), key(reference=other_reference)}) == 4
-    assert key(block=("2 * block",)) == first
-    assert key_of_zeros(("n", "m")) != key_of_zeros(("m", "n"))
-    renamed = (*ARGUMENTS[:-1], Scalar("k", dtype="int32"))
-    assert key(arguments=renamed, inputs=lambda rng, size: inputs(rng, size) | {"k": size.n}) != first
-
-
-def key_of_zeros(shape):
-    definition = simple(
-        np.zeros(1),
-        arguments=[In("x", shape, precision="x_type"), Out("y", "n", precision="x_type")],
-        sizes={"default": {"n": 2, "m": 3}},
-        inputs=lambda rng, size: {"x": np.zeros([size[axis] for axis in shape])},
-    )
-    return manager(definition).data_key
-
-
-def other_reference(given, size):
-    outputs = {"y": given["a"] * given["x"], "state": 2 * given["state"], "count": np.minimum(given["index"], 300)}
-    outputs["y"][36, 4] = np.nextafter(outputs["y"][36, 4], 0)
-    return outputs
 
 
 # -- draws -------------------------------------------------------------------------------------
@@ -379,14 +340,6 @@ def test_what_cannot_be_known_by_its_source_is_not_cached(project, tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
-class Evil:
-    def __init__(self, marker):
-        self.marker = marker
-
-    def __reduce__(self):
-        return os.mkdir, (self.marker,)
-
-
 @pytest.mark.parametrize(
     "damage",
     [
@@ -407,29 +360,6 @@ def test_a_damaged_file_is_ignored(project, tmp_path, damage):
     if path.is_file():
         references(scale(module), cache)
         assert module.calls == [1, 1], "it was rebuilt"
-
-
-def test_nothing_is_unpickled(project, tmp_path):
-    module, cache = load(project), tmp_path / "cache"
-    references(scale(module), cache)
-    (path,) = cache.iterdir()
-    np.savez(path, **{"output.y": np.array([Evil(str(tmp_path / "opened"))] * 3, dtype=object)})
-    references(scale(module), cache)
-    assert not (tmp_path / "opened").exists()
-
-
-def test_a_folder_that_cannot_be_written_does_no_harm(project, tmp_path, monkeypatch):
-    module = load(project)
-    (tmp_path / "file").touch()
-    for cache in (tmp_path / "file", tmp_path / "file" / "deeper", Path("/proc/nowhere")):
-        assert references(scale(module), cache)["y"][1] == 4.0
-
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(np, "savez", full)
-    assert references(scale(module), tmp_path / "cache")["y"][1] == 4.0
-    assert list((tmp_path / "cache").iterdir()) == []
 
 
 # -- functions that give something else the next time ------------------------------------------

@@ -176,13 +176,9 @@ WRONG_INPUT = {
     "command": (("tnue", "axpy"), "No such command"),
     "option": (("tune", "axpy", "--max-eror", 1), "No such option"),
 }
-STARTS_A_WORKER = ("objective unmeasured",)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, marks=[pytest.mark.full] * (case in STARTS_A_WORKER)) for case in WRONG_INPUT],
-)
+@pytest.mark.parametrize("case", WRONG_INPUT)
 def test_wrong_input_exits_with_two_and_says_what_is_wrong(mptune: Call, tmp_path: Path, case: str) -> None:
     arguments, message = WRONG_INPUT[case]
     done = mptune(*arguments)
@@ -213,8 +209,6 @@ def test_streams_that_are_full_or_closed(tmp_path: Path, run_file: Path, closing
 
 # -- exit codes of commands on a run without a winner, and standard output that holds nothing --------
 
-EXIT_CODES_OWN = Path(__file__).parents[1] / "own_kernel.py"
-
 
 @pytest.mark.parametrize(
     "command",
@@ -234,7 +228,7 @@ def test_exit_code_one_where_nothing_meets_the_threshold(
     name, *more = command
     if limit == 1e-5 and name in ("explain", "verify"):
         return  # they measure
-    kernel = ("--kernel", EXIT_CODES_OWN) if name in ("explain", "verify", "emit") else ()
+    kernel = ("--kernel", OWN) if name in ("explain", "verify", "emit") else ()
     done = mptune(name, path, *more, *kernel)
     assert done.code == (1 if limit == 1e-40 else 0), done.err
 
@@ -244,7 +238,7 @@ def test_what_a_definition_prints_is_beside_the_document(
     mptune: Call, made_up: object, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     noisy = tmp_path / "noisy.py"
-    noisy.write_text(f"{EXIT_CODES_OWN.read_text()}\nimport os\nprint('python', flush=True)\nos.system('echo shell')\n")
+    noisy.write_text(f"{OWN.read_text()}\nimport os\nprint('python', flush=True)\nos.system('echo shell')\n")
     name, *more = command
     done = mptune(name, noisy, *more, *(() if name == "render" else ("--backend", "host")))
     assert done.code == 0, done.err
@@ -265,15 +259,13 @@ def test_a_compiler_or_flag_that_compiles_nothing_is_refused_before_the_first_tr
     mptune: Call, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], cxx: str, message: str
 ) -> None:
     monkeypatch.setenv("CXX", cxx)
-    done = mptune("tune", EXIT_CODES_OWN, "--backend", "host", "--budget", 2, "-o", "no.db", *flags)
+    done = mptune("tune", OWN, "--backend", "host", "--budget", 2, "-o", "no.db", *flags)
     assert done.code == 2
     assert message in done.err
     assert not Path("no.db").exists()
 
 
 # -- ``mptune explain``: a table, a few sentences, and what is said where nothing can be -------------
-
-EXPLAINING_OWN = Path(__file__).parent.parent / "own_kernel.py"
 
 
 @pytest.fixture
@@ -284,7 +276,7 @@ def explain(mptune: Call) -> Call:
 @pytest.mark.usefixtures("made_up")
 def test_a_table_and_sentences(explain: Call, run_file: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
-    first = explain(run_file, "--kernel", EXPLAINING_OWN)
+    first = explain(run_file, "--kernel", OWN)
     assert first.code == 0, first.err
     lines = first.out.rstrip().splitlines()
     assert lines[0].startswith("poly, winner: ")
@@ -296,7 +288,7 @@ def test_a_table_and_sentences(explain: Call, run_file: Path) -> None:
     assert "One digit more (error <= 1e-06)" in first.out
     assert "One digit less (error <= 0.0001)" in first.out
     # Everything is known now.
-    found = json.loads(explain(run_file, "--kernel", EXPLAINING_OWN, "--json").out)
+    found = json.loads(explain(run_file, "--kernel", OWN, "--json").out)
     jsonschema.Draft202012Validator(schema("explain")).validate(found)
     assert found["unmeasured"] == ""
     assert all(change["outcome"]["speed_interval"] for change in found["changes"])
@@ -304,7 +296,6 @@ def test_a_table_and_sentences(explain: Call, run_file: Path) -> None:
 
 # -- ``mptune report`` as a user meets it ------------------------------------------------------------
 
-REPORTING_OWN = Path(own_kernel.__file__)
 POLY = own_kernel.kernel
 
 
@@ -319,7 +310,7 @@ def failed_run_file(tmp_path: Path) -> Path:
         Trial(POLY.configuration({}), Status.OK, "", Measurement({"time_ms": 2.0, "error": 1e-16}), key="a"),
         Trial(POLY.configuration({"x_type": "fp16"}), Status.CRASH, "signal 11", key="b"),
     ]
-    with create(tmp_path / "run.db", run_of(POLY, trials, kernel_path=str(REPORTING_OWN))) as file:
+    with create(tmp_path / "run.db", run_of(POLY, trials, kernel_path=str(OWN))) as file:
         file.add(*trials)
         file.keep_sources(rendered_sources(Run(file.info, trials), POLY, Sizes({"n": 37})))
     return tmp_path / "run.db"

@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-from limited_backend import LimitedBackend
 
 from mptune.backends import BACKENDS
 from mptune.backends.base import Backend
@@ -20,7 +19,7 @@ def _cache(tmp_path_factory):
         yield
 
 
-for _class in (*BACKENDS.values(), LimitedBackend):
+for _class in BACKENDS.values():
     _test = type(f"Test{_class.name.title()}", (BackendConformance,), {"backend_class": _class, "__module__": __name__})
     _found = _class.availability()
     _test = pytest.mark.skipif(not _found.can_run, reason=_found.reason or "can run")(_test)

@@ -7,7 +7,6 @@ import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -59,19 +58,6 @@ extern "C" __global__ void plane({{ t }}* y, const {{ t }}* x) {
 }
 """,
 )
-
-
-def plane_at(width: int, height: int, rng: np.random.Generator, **settings: Any) -> Run:
-    trials = []
-    for kind, time_ms, error in (("fp64", 4.0, 1e-16), ("fp32", 2.0, 1e-7), ("fp16", 1.0, 1e-4)):
-        for block in (32, 64, 128):
-            grown = error * (height / 100) ** 0.5 * rng.uniform(0.9, 1)
-            draws = int(rng.choice([1, 3, 23]))
-            noisy = time_ms * rng.uniform(1, 1.5)
-            further = {"error.y": grown}
-            trials.append(trial(noisy, grown, draws, kernel=PLANE, further=further, block=block, t=kind))
-    sizes = PLANE.resolve_sizes("default", {"width": width, "height": height})
-    return run_of(PLANE, trials, sizes=sizes, threshold={"": 1e-3, "y": 4e-4}, **settings)
 
 
 def asked(folder: Path, kernel: Kernel, device: Sequence[str], sizes: Sequence[Mapping[str, int]]) -> list[str]:
@@ -163,24 +149,6 @@ def test_the_table_of_many_sizes_is_small(tmp_path: Path) -> None:
     trials = [trial(2.0, 1e-16, kernel=many), trial(1.0, 1e-7, kernel=many, t="fp32")]
     emit_dispatch(wisdom_of(run_of(many, trials, threshold=1e-3)), tmp_path, kernel=many)
     assert (tmp_path / "tuned_plane.hpp").stat().st_size < 100_000
-
-
-@pytest.mark.full
-def test_so_it_does_for_several_sizes_several_limits_and_constraints(tmp_path: Path) -> None:
-    rng = np.random.default_rng(4)
-    runs = [plane_at(w, h, rng) for w, h in ((40, 100), (300, 100), (40, 900), (2000, 5000), (600, 600))]
-    kinder = {1: {"fp16": {"width": 0.5}}, 3: {"fp16": {"width": 0.0}, "fp32": {"height": 0.3}}}
-    for number, shares in kinder.items():
-        runs[number] = Run(dataclasses.replace(runs[number].info, rounded={"t": shares}), runs[number].trials)
-    wisdom = wisdom_of(*runs)
-    emit_dispatch(wisdom, tmp_path, kernel=PLANE)
-    values = np.exp(rng.uniform(2, 9.5, (1000, 2)))
-    sizes = [{"width": int(w), "height": int(h)} for w, h in values]
-    sizes += [dict(record.sizes) for record in wisdom.kernels[0].tuned]
-    (known,) = wisdom.kernels
-    found = asked(tmp_path, PLANE, (known.backend, known.device, known.architecture), sizes)
-    assert found == expected(Chooser(known, PLANE), sizes)
-    assert len(set(found)) >= 5
 
 
 def awkward_at(n: int, taps: int) -> Run:

@@ -19,7 +19,7 @@ import pytest
 from awkward_kernel import run_of
 from command_line import caller
 from described import create
-from programs import CLANG, RUNTIME_COMPILERS, check_hip, compile_for, compiled, needs_clang, needs_hip_headers, nvcc
+from programs import CLANG, RUNTIME_COMPILERS, compile_for, compiled, needs_clang, nvcc
 
 from mptune import TunedApplication
 from mptune.backends.host_compiler import find_compiler
@@ -289,14 +289,6 @@ def test_runtime_compilers_take_each_kernel(folder: Path, backend: str, architec
 def test_nvcc_compiles_it(folder: Path, tmp_path: Path) -> None:
     for source in (f"{NAME}.cu", f"{NAME}_kernel_smooth_1.cu"):
         nvcc(folder / source, tmp_path, "-Xcompiler", "-Wall,-Wextra,-Werror")
-
-
-@pytest.mark.nightly
-@needs_hip_headers
-@pytest.mark.parametrize("side", ["host", "device"])
-def test_clang_accepts_it_as_hip(side: str, folder: Path, tmp_path: Path) -> None:
-    for source in (f"{NAME}.cu", f"{NAME}_kernel_smooth_1.cu"):
-        check_hip(folder / source, side, tmp_path)
 
 
 @pytest.mark.full

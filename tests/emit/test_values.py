@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import ast
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from awkward_kernel import AWKWARD, NASTY
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mptune.backends.host_compiler import find_compiler
 from mptune.emit.sizes import NotTranslatableError, conditions, fixed_sizes, formula
-from mptune.emit.text import code_span, comment, fenced, identifier, literal, quoted, table_cell
+from mptune.emit.text import comment, identifier, literal, quoted
 from mptune.kernel import In, Kernel, Out, Scalar
 from mptune.source.loading import load_kernel
 from mptune.space.expressions import Expression
@@ -49,28 +45,6 @@ def test_comments_end_where_they_should(tmp_path: Path) -> None:
     ]
     lines = "\n".join(f"// {comment(text)}\n/* {comment(text)} */" for text in texts)
     assert _printed(tmp_path, f'{lines}\nint main() {{ std::fputs("end", stdout); }}') == b"end"
-
-
-@pytest.mark.full
-@given(st.text())
-def test_comments_fit_a_docstring_and_show_nothing_invisible(text: str) -> None:
-    shown = comment(text)
-    assert ast.literal_eval(f'r"""{shown} """') == f"{shown} "
-    assert shown.isprintable()
-    assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f\ufeff\n]", shown)
-
-
-@given(st.text(alphabet="`|a \n<"))
-def test_markdown_fences_are_longer_than_what_they_hold(text: str) -> None:
-    block = fenced(text)
-    fence = block.partition("\n")[0]
-    assert set(fence) == {"`"}
-    assert fence not in block[len(fence) : -len(fence)]
-    span = code_span(text)
-    opened = re.match("`+", span)
-    assert opened is not None
-    assert opened[0] not in re.findall("`+", span[len(opened[0]) : -len(opened[0])])
-    assert "|" not in table_cell(text).replace("\\|", "")
 
 
 def test_identifiers_and_literals() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from mptune.kernel import In, Kernel, Out, Scalar
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, PrecisionParameter
 
-FAULTS = ["none", "segfault", "abort", "endless", "compile", "unwritten", "nan", "infinite", "wrong"]
+FAULTS = ["none", "segfault", "shared", "abort", "endless", "compile", "unwritten", "nan", "infinite", "wrong"]
 
 TEMPLATE = """
 extern "C" __global__ void twice({{ y_type }}* y, const double* x, int n) {
@@ -15,6 +15,9 @@ extern "C" __global__ void twice({{ y_type }}* y, const double* x, int n) {
     if (i >= n) return;
 {% if fault == "segfault" %}
     *(volatile int*)16 = i;
+{% elif fault == "shared" %}
+    SHARED_DYNAMIC(double, s);
+    s[i] = x[i];
 {% elif fault == "abort" %}
     __builtin_trap();
 {% elif fault == "endless" %}
@@ -50,6 +53,7 @@ kernel = Kernel(
     reference=lambda inputs, size: 2.0 * np.asarray(inputs["x"]),
     grid=["ceildiv(n, block)"],
     block=["block"],
+    shared_bytes="block * 8",
     template=TEMPLATE,
     metric="MRE",
 )

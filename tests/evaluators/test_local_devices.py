@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from multiprocessing import get_context
@@ -12,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from mptune.accuracy.metrics import METRICS
 from mptune.backends.base import CompileOptions, DeviceInfo
 from mptune.backends.host import HostDevice
 from mptune.errors import MptuneError
-from mptune.kernel import In, InOut, Kernel
+from mptune.kernel import Kernel
 from mptune.measure.bench import Ready, Request
-from mptune.measure.device import DeviceEvaluator, launch_identity, metric_identity, unversioned
+from mptune.measure.device import DeviceEvaluator
 from mptune.measure.pool import Cluster, ClusterPool, Pool, check_alike
 from mptune.measure.timing import TimingPlan
 from mptune.measure.worker import Job, Limits, WorkerDied, definition_of
@@ -178,65 +175,3 @@ def test_a_run_on_an_executor_is_a_run_like_any_other() -> None:
     assert set(run.statuses) <= {"ok", "inaccurate"}
     assert run.best is not None
     assert run.info.scheduler == "ProcessPoolExecutor"
-
-
-# -- a key covers what the numbers depend on: each of these once gave the key of something -----------
-
-IDENTITY_OWN = Path(__file__).parent.parent / "own_kernel.py"
-
-
-def own(version: str = "", name: str = "worst") -> Callable[..., float]:
-    def metric(output: Any, reference: Any) -> float:
-        return float(abs(output - reference).max())
-
-    metric.__name__ = name
-    if version:
-        metric.version = version  # type: ignore[attr-defined]
-    return metric
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (METRICS["MAE"], METRICS["MRE"]),
-        (own("1"), own("2")),
-        (own("1"), own("1", "largest")),
-        (own("1", "MAE"), METRICS["MAE"]),
-        ({"y": "MAE", "z": own("1")}, {"y": "MAE", "z": own("2")}),
-    ],
-)
-def test_different_metrics_are_told_apart(one: Any, other: Any) -> None:
-    assert metric_identity(one) != metric_identity(other)
-    assert not unversioned(one)
-
-
-def test_a_function_without_a_version_is_named() -> None:
-    assert unversioned(own()) == ("worst",)
-    assert unversioned({"y": "MAE", "z": own(), "w": own("1"), "v": own()}) == ("worst",)
-    assert unversioned(functools.partial(own(), name=1)) == ("partial",)
-    assert unversioned("nrmse") == unversioned({"y": "MAE"}) == ()
-
-
-CHANGES: dict[str, dict[str, Any]] = {
-    "grid": {"grid": ["ceildiv(n, block)"]},
-    "shared memory": {"shared_bytes": "8 * block"},
-    "precision of an argument": {"arguments": 1},
-    "role of an argument": {"arguments": 0},
-}
-
-
-@pytest.mark.parametrize("case", CHANGES)
-def test_what_the_source_does_not_show_is_in_the_key(case: str) -> None:
-    kernel = load_kernel(IDENTITY_OWN)
-    changes = dict(CHANGES[case])
-    if "arguments" in changes:
-        y, x, n = kernel.arguments
-        changes["arguments"] = (
-            [InOut("y", "n", precision="y_type"), x, n]
-            if changes["arguments"] == 0
-            else [y, In("x", "n", precision="fp64"), n]
-        )
-    other: Kernel = dataclasses.replace(kernel, **changes)
-    configuration = kernel.configuration({"x_type": "fp32", "unroll": 2})
-    sizes = kernel.resolve_sizes()
-    assert launch_identity(kernel, configuration, sizes) != launch_identity(other, configuration, sizes)

@@ -22,12 +22,10 @@ from mptune.backends.host import HostBackend, HostDevice
 from mptune.kernel import InOut, Kernel, Scalar
 from mptune.measure import buffers
 from mptune.measure.bench import Bench, Request
-from mptune.measure.buffers import GUARD_BYTES, GuardedBuffer, Memory
 from mptune.measure.device import DeviceEvaluator
 from mptune.measure.policy import Plan
 from mptune.measure.rounds import remeasure
 from mptune.measure.timing import TimingPlan
-from mptune.precision import PRECISIONS
 from mptune.results.trial import Status, Trial
 from mptune.source.loading import load_kernel
 from mptune.source.render import render
@@ -193,23 +191,6 @@ def guards_evaluate(guards_bench: Bench, plan: Plan | None = None, **values: obj
     )
 
 
-class TestZones:
-    @pytest.mark.parametrize(("offset", "element"), [(0, 100), (GUARD_BYTES - 3, 2147)])
-    def test_what_is_written_after_the_data_is_found(self, offset: int, element: int) -> None:
-        guarded = GuardedBuffer(HostBackend(), 800, np.dtype(np.float64))
-        guarded._whole.part(GUARD_BYTES + 800 + offset, 3).fill(1)
-        assert guarded.overrun() == f"3 bytes past its last element (element {element} and after)"
-
-    @pytest.mark.parametrize("precision", PRECISIONS.values(), ids=str)
-    def test_what_is_read_from_a_zone_is_no_number(self, precision: object) -> None:
-        dtype = precision.dtype  # type: ignore[attr-defined]
-        guarded = GuardedBuffer(HostBackend(), 80, dtype)
-        found = np.empty(guarded._after.nbytes // dtype.itemsize, dtype)
-        guarded._after.read(found)
-        with np.errstate(invalid="ignore"):
-            assert np.isnan(found).all()
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -291,12 +272,6 @@ def outputs_on_device_kernel() -> Kernel:
     return load_kernel(Path(__file__).with_name("overrunning.py"))
 
 
-@pytest.fixture
-def no_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the arrays to what is compared."""
-    monkeypatch.setattr(Memory, "checksum", lambda *_: 0)
-
-
 def outputs_on_device_evaluate(
     backend: Backend, outputs_on_device_kernel: Kernel, metric: str | Callable[..., float] = "MaxAE", **values: Any
 ) -> Trial:
@@ -311,19 +286,6 @@ def outputs_on_device_evaluate(
     trial = bench.evaluate(Request(configuration, render(outputs_on_device_kernel, configuration, bench.sizes)))
     bench.close()
     return trial
-
-
-@pytest.mark.parametrize("t", ["fp32", "fp16"])
-def test_errors_are_those_of_the_host(outputs_on_device_kernel: Kernel, t: str, no_checksums: None) -> None:
-    backend = Arrays()
-    there, here = (
-        outputs_on_device_evaluate(backend, outputs_on_device_kernel, "NRMSE", t=t),
-        outputs_on_device_evaluate(HostBackend(workers=1), outputs_on_device_kernel, "NRMSE", t=t),
-    )
-    assert there.status is here.status is Status.OK
-    assert backend.device.views == 6
-    for name in ("error", "error.y", "error.z", "error.labels"):
-        assert there.metric(name) == pytest.approx(here.metric(name), rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,18 +10,11 @@ import pytest
 
 from mptune.backends.base import DeviceInfo
 from mptune.backends.host import HostBackend, HostBuffer, HostDevice
-from mptune.kernel import InOut, Kernel, Scalar
-from mptune.measure.bench import Bench, Request
-from mptune.measure.policy import Plan
-from mptune.measure.rounds import VISIT, remeasure, together, visit_of
+from mptune.measure.rounds import visit_of
 from mptune.measure.timing import TimingPlan, is_worth_flushing, repeat_launches
 from mptune.observers.launches import time_metrics
 from mptune.results.speedup import is_tight
-from mptune.results.trial import Measurement, Status, Trial
 from mptune.source.loading import load_kernel
-from mptune.source.render import render
-from mptune.space.configuration import Configuration
-from mptune.space.parameters import PrecisionParameter
 
 
 def test_steady_times_stop_as_soon_as_the_interval_is_tight() -> None:
@@ -109,69 +100,8 @@ def test_a_long_launch_of_the_check_is_the_first_that_is_timed():
     assert 9.0 not in repeat_launches(lambda: 1.0, plan, checked=(9.0, 0.009))
 
 
-# -- rounds: configurations take turns, the error is measured once, what fails is left out -----------
-
 AXPY = load_kernel("axpy")
 FIRST, SECOND, THIRD = (AXPY.configuration({"vector_width": width}) for width in (1, 2, 4))
-
-
-class FakeBench:
-    """Gives every visit three made-up times and fails the visits it is told to, which the device may not survive."""
-
-    def __init__(self, fails: dict[Configuration, int] | None = None, *, survives: bool = True) -> None:
-        self.requests: list[Request] = []
-        self.fails, self.survives = fails or {}, survives
-
-    @contextmanager
-    def keeping_loaded(self) -> Iterator[None]:
-        assert not self.requests
-        yield
-
-    def evaluate(self, request: Request, plan: TimingPlan | None = None) -> Trial:
-        assert plan is VISIT
-        assert request.plan.best_ms == math.inf
-        self.requests.append(request)
-        visits = sum(r.configuration == request.configuration for r in self.requests)
-        if self.fails.get(request.configuration) == visits:
-            return Trial(request.configuration, Status.CRASH, "it broke")
-        metrics = {"time_ms": 10.0 * visits, "error": 1e-3, "memory_bytes": 8.0} | dict(request.plan.known)
-        times_ms = tuple(100.0 * visits + i for i in range(3))
-        return Trial(request.configuration, Status.OK, "", Measurement(metrics, times_ms, {"timing": 1.0}))
-
-    def is_usable(self, trial: Trial) -> bool:
-        return trial.is_valid or self.survives
-
-
-def requests(*configurations: Configuration) -> list[Request]:
-    known = {"error": 1e-5, "log10_error": -5.0}
-    return [Request(c, "source", Plan(known)) for c in configurations]
-
-
-class TestRemeasuring:
-    """What the finalists go through."""
-
-    def test_all_launches_of_all_rounds_are_kept_and_their_median_is_the_time(self) -> None:
-        bench: Any = FakeBench()
-        turns = list(remeasure(bench, requests(FIRST, SECOND), 3))
-        assert [turn.configuration for turn in turns] == [FIRST, SECOND, SECOND, FIRST, FIRST, SECOND]
-        trials = [together([turn for turn in turns if turn.configuration == c]) for c in (FIRST, SECOND)]
-        assert [r.configuration for r in bench.requests] == [FIRST, SECOND, SECOND, FIRST, FIRST, SECOND]
-        assert [trial.configuration for trial in trials] == [FIRST, SECOND]
-        for trial in trials:
-            assert trial.measurement.times_ms == (100, 101, 102, 200, 201, 202, 300, 301, 302)
-            assert trial.time_ms == 201.0
-            assert trial.metric("time_min_ms") == 100.0
-            assert trial.metric("time_spread_ms") == 198.0
-            assert trial.metric("memory_bytes") == 8.0
-            assert trial.measurement.durations_s == {"timing": 3.0}
-            assert trial.error == 1e-5
-
-    def test_a_failure_is_the_trial_and_the_others_go_on(self) -> None:
-        bench: Any = FakeBench({SECOND: 2})
-        turns = list(remeasure(bench, requests(FIRST, SECOND, THIRD), 3))
-        trials = [together([turn for turn in turns if turn.configuration == c]) for c in (FIRST, SECOND, THIRD)]
-        assert [trial.status for trial in trials] == [Status.OK, Status.CRASH, Status.OK]
-        assert [len(trial.measurement.times_ms) for trial in trials if trial.is_valid] == [9, 9]
 
 
 @pytest.mark.parametrize(
@@ -189,27 +119,7 @@ def test_turns_of_long_launches_have_few(time_ms: float, launches: int, warmups:
     assert (visit.warmups, visit.min_repeats, visit.max_repeats) == (warmups, launches, launches)
 
 
-# -- caches are emptied between timed launches, not while one is timed, and where that matters -------
-
 FLUSHING_CACHE = 1 << 16
-
-KERNEL = Kernel(
-    name="twice",
-    parameters=[PrecisionParameter("t", ["fp64", "fp32", "fp16"])],
-    arguments=[InOut("y", "n", precision="t"), Scalar("n", dtype="int32")],
-    sizes={"default": {"n": FLUSHING_CACHE // 8}, "tiny": {"n": 16}, "huge": {"n": 100 * FLUSHING_CACHE}},
-    inputs=lambda rng, size: {"y": rng.random(size.n)},
-    reference=lambda inputs, size: 2.0 * inputs["y"],
-    grid=["ceildiv(n, 64)"],
-    block=["64"],
-    flops="n",
-    template="""
-extern "C" __global__ void twice({{ t }}* y, int n) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) y[i] = y[i] + y[i];
-}
-""",
-)
 
 
 class CachedDevice(HostDevice):
@@ -261,19 +171,3 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Cached:
 
     monkeypatch.setattr(HostBuffer, "copy_from", copied)
     return backend
-
-
-def events(backend: Cached, flush_cache: str, measured: Plan | None = None) -> list[str]:
-    plan = TimingPlan(warmups=1, min_repeats=2, max_repeats=2, flush_cache=flush_cache)
-    bench = Bench(KERNEL, KERNEL.resolve_sizes(), backend, plan=plan)
-    configuration = KERNEL.configuration({})
-    request = Request(configuration, render(KERNEL, configuration, bench.sizes), measured or Plan())
-    backend.events.clear()
-    assert bench.evaluate(request).status is Status.OK
-    bench.close()
-    return backend.events
-
-
-def test_each_timed_launch_finds_restored_data_and_an_empty_cache(told: Cached) -> None:
-    known = Plan({"error": 0.0, "log10_error": -300.0})
-    assert events(told, "on", known) == ["restore", "flush", "launch"] * 3

@@ -87,30 +87,6 @@ def test_tuner_killed_with_nine_and_resumed(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_interrupt_waits_for_the_trial_under_way(tmp_path: Path) -> None:
-    kernel = waiting(tmp_path, BLOCKS).write(tmp_path)
-    path = tmp_path / "run.db"
-    with running(command(kernel, path, "--budget", len(BLOCKS))) as process:
-        wait_until((tmp_path / "running").exists)
-        before = recorded(path)
-        process.send_signal(signal.SIGINT)
-        wait_for_line(process, "finishing the current trial; Ctrl-C again stops at once")
-        (tmp_path / "release").touch()
-        out, err = process.communicate(timeout=120)
-    assert process.returncode == 130
-    assert "Traceback" not in err
-    assert "interrupted" in err
-    assert f"to continue: mptune tune {kernel}" in err
-    assert "--resume" in err
-    after = recorded(path)
-    assert [exact(trial) for trial in after[: len(before)]] == [exact(trial) for trial in before]
-    assert len(after) == len(before) + 1
-    assert (after[-1].configuration["block"], after[-1].status) == (64, Status.OK)
-    assert "best" in out
-    assert f"statuses: ok {len(after)}" in out
-
-
-@pytest.mark.full
 def test_second_interrupt_stops_at_once(tmp_path: Path) -> None:
     kernel = waiting(tmp_path, BLOCKS).write(tmp_path)
     path = tmp_path / "run.db"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recordings import SPACES, cache_document, cache_lines, entries, needs_spaces, write
+from recordings import cache_document, cache_lines, entries, write
 
 from mptune.errors import SpaceFileError
 from mptune.interop import read_run
@@ -25,7 +25,6 @@ from mptune.space.parameters import (
     PolicyParameter,
     PrecisionParameter,
 )
-from tests.tiers import few
 
 CANONICAL = {"double": "fp64", "half": "fp16"}
 
@@ -160,14 +159,6 @@ def test_damage_elsewhere_than_at_the_end_is_an_error(tmp_path: Path) -> None:
 # -- files that are something else -------------------------------------------------------------------
 
 
-def test_a_missing_file_suggests_its_neighbour(tmp_path: Path) -> None:
-    write(tmp_path / "gemm-a100.json.gz", "{}")
-    with pytest.raises(SpaceFileError, match=r"no file .*gemm-a100\.jsn; did you mean '.*/gemm-a100\.json\.gz'\?"):
-        read_run(tmp_path / "gemm-a100.jsn")
-    with pytest.raises(SpaceFileError, match=r"no file .*missing"):
-        read_run(tmp_path / "nowhere" / "missing.json")
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -205,42 +196,4 @@ def test_documents_that_are_not_cache_files_say_why(tmp_path: Path, changes: dic
         read(tmp_path, cache_document(**changes))
 
 
-def test_text_in_a_file_is_never_run(tmp_path: Path) -> None:
-    marker = tmp_path / "marker"
-    attack = f"__import__('pathlib').Path({str(marker)!r}).touch()"
-    entry = {"a": attack, "time": attack, "GFLOP/s": attack}
-    document = cache_document(tune_params_keys=["a"], tune_params={"a": [attack]}, objective=attack, cache={"1": entry})
-    (trial,) = read(tmp_path, document).trials
-    assert trial.configuration["a"] == attack
-    assert not marker.exists()
-
-
 # -- the real thing ----------------------------------------------------------------------------------
-
-
-@needs_spaces
-@pytest.mark.parametrize(
-    ("name", "recorded_count", "ran", "cartesian"),
-    few(
-        [
-            ("convolution-rtx3060", 6_768, 5_220, 16_896),
-            ("pnpoly-rtx2080ti", 4_092, 3_734, 4_092),
-            ("convolution-rtx2080ti", 6_768, 5_256, 16_896),
-            ("pnpoly-rtx3060", 4_092, 3_774, 4_092),
-            ("convolution2-a4000", 4_362, 4_201, 10_240),
-            ("gemm-rtx3060", 10_000, 10_000, 82_944),
-        ]
-    ),
-)
-def test_the_recorded_spaces_have_the_counts_their_list_states(
-    name: str, recorded_count: int, ran: int, cartesian: int
-) -> None:
-    recorded = read_run(SPACES / f"{name}.json.gz")
-    assert recorded.space.size == len(recorded.trials) == recorded_count
-    assert recorded.space.cartesian_size == cartesian
-    assert sum(trial.is_valid for trial in recorded.trials) == ran
-    raw = json.loads(gzip.decompress((SPACES / f"{name}.json.gz").read_bytes()))["cache"].values()
-    fastest = min(entry["time"] for entry in raw if not isinstance(entry["time"], str))
-    assert min(t.time_ms for t in recorded.trials if t.is_valid) == fastest
-    for index in (0, 1, recorded_count // 2, recorded_count - 1):
-        assert recorded.space.configuration(index) == recorded.indexed[index].configuration

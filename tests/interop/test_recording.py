@@ -269,20 +269,6 @@ def test_a_run_file_is_a_recording(tmp_path: Path) -> None:
         assert (other.status, other.message, other.measurement) == (trial.status, trial.message, trial.measurement)
 
 
-def test_a_recorded_space_is_a_run_with_a_baseline(tmp_path: Path) -> None:
-    recorded = read_run(write(tmp_path / "space.json", json.dumps(cache_document())))
-    run = recorded
-    assert run.trials == tuple(recorded.trials)
-    assert run.kernel == "axpy"
-    assert run.info.device == "A GPU"
-    assert run.objective.threshold is None
-    assert run.baseline is not None
-    assert run.baseline.configuration["type"] == "fp64"
-    doubles = [t.time_ms for t in run.trials if t.is_valid and t.configuration["type"] == "fp64"]
-    assert run.baseline.time_ms == min(doubles)
-    assert [p.values for p in run.parameters] == [p.values for p in recorded.space.parameters]
-
-
 # -- a run as CSV, Parquet, JSON, a cache file and T4 ------------------------------------------------
 
 TABLES_SETTINGS = {

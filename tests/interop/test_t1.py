@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recordings import SPACES, entries, needs_spaces, t4_document, write
+from recordings import entries, t4_document, write
 
 from mptune.errors import EmptySpaceError, SpaceFileError
 from mptune.interop import read_run, read_t1
@@ -249,15 +249,3 @@ def test_an_incorrect_result_is_never_valid(tmp_path: Path) -> None:
 def test_documents_that_are_not_t4_say_why(tmp_path: Path, document: Any, message: str) -> None:
     with pytest.raises(SpaceFileError, match=message):
         t4_read(tmp_path, document)
-
-
-@needs_spaces
-@pytest.mark.full
-def test_one_recording_in_two_formats_is_the_same() -> None:
-    one_way = read_run(SPACES / "dedispersion-w6600.t4.json.gz")
-    other_way = read_run(SPACES / "dedispersion-w6600.json.gz")
-    assert one_way.space.size == other_way.space.size == 11_130
-    other = {t.configuration: t for t in other_way.trials}
-    for trial in one_way.trials:
-        assert trial.time_ms == other[trial.configuration].time_ms
-        assert trial.measurement.times_ms == other[trial.configuration].measurement.times_ms

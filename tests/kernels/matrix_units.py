@@ -9,13 +9,11 @@ import numpy as np
 from launching import Launcher, launcher
 from numpy.typing import NDArray
 
-from mptune.backends.base import Binary, CompileOptions
+from mptune.backends.base import CompileOptions
 from mptune.backends.cuda import CudaBackend
 from mptune.backends.hip import HipBackend
 from mptune.kernel import Kernel
 from mptune.precision import PRECISIONS
-from mptune.source.render import render
-from mptune.space.configuration import Configuration
 
 #: What the simulation of each vendor's units is told.
 _FLAGS: Mapping[str, tuple[str, ...]] = {"mma.sync": (), "MFMA": ("-D__gfx90a__",), "WMMA": ("-D__gfx1100__",)}
@@ -60,18 +58,3 @@ def to_tf32(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def stored(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
     """Return values as memory holds them in a precision."""
     return values.astype(PRECISIONS[name].dtype).astype(np.float64)
-
-
-def counted(run: Launcher, configuration: Configuration, exchange: str = "", none: str = "") -> tuple[int, int]:
-    """Return the accesses to shared memory and the bank conflicts among them, by the simulation's own count."""
-    source = render(run.kernel, configuration, run.data.sizes)
-    assert exchange in source
-    binary: Binary = run.backend.compiler.compile(source.replace(exchange, none), run.kernel.function, run.options)
-    function = run.backend.device.load(binary)
-    arguments = [run.argument(argument, configuration) for argument in run.kernel.arguments]
-    function.launch(run.kernel.launch_shape(configuration, run.data.sizes), arguments)
-    counts = np.zeros((2, 1), dtype=np.uint64)
-    for count, name in zip(counts, ("mptune_accesses", "mptune_conflicts"), strict=True):
-        function.read_constant(name, count)
-    function.unload()
-    return int(counts[0, 0]), int(counts[1, 0])

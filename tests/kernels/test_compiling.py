@@ -1,7 +1,6 @@
 """Every bundled kernel compiles for every vendor; no device is needed, only the vendor's runtime compiler.
 
-One configuration of each for one vendor in the full tier; every value nightly. ``benchmarks/compile_all.py`` compiles
-all signatures.
+One configuration of each for one vendor in the full tier; every value nightly.
 """
 
 from __future__ import annotations

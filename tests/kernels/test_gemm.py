@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launching import Launcher, all_in, is_valid, launcher
-from matrix_units import LIMITS, WAYS, counted, simulated, stored, to_tf32
+from matrix_units import LIMITS, WAYS, simulated, stored, to_tf32
 from numpy.typing import NDArray
 from vendor_compilers import needs
 
@@ -335,47 +335,6 @@ def test_three_parts_of_infinities_of_the_largest_floats_and_of_others(own: Kern
     # The error is not that of bfloat16, nor of TF32.
     run = simulated(own, unit, {"M": 48, "N": 56, "K": 64}, 26)
     assert np.abs(run.run(by_units(own, *way))["C"] / run.data.references["C"] - 1).max() < 2.0**-21
-
-
-def test_tf32_rounds_what_is_stored_as_fp32(own: Kernel) -> None:
-    run = simulated(own, "mma.sync", {"M": 48, "N": 56, "K": 64}, 26)
-    error = np.abs(run.run(by_units(own, "tf32", "fp32", "fp32"))["C"] / run.data.references["C"] - 1).max()
-    assert 2.0**-15 < error < 2.0**-11
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("way", "tiles", "form"),
-    few(
-        [
-            (WAYS["mma.sync"][i], tiles, form)
-            for tiles, form in (((64, 32, 8), PLAIN), ((64, 64, 16), BOTH), ((128, 256, 32), A), ((128, 256, 32), BOTH))
-            for i in ({8: (3, 4, 0), 16: (1, 2, 5)}.get(tiles[2], (0, 3, 4, 5) if form == A else (1, 2)))
-        ],
-        full=4,
-    ),
-    ids=str,
-)
-def test_no_bank_of_shared_memory_is_asked_twice(
-    gemm: Kernel, way: tuple[str, str, str], tiles: tuple[int, int, int], form: dict[str, int]
-) -> None:
-    """Of what a warp accesses at once, whether it fetches tiles or reads them; counted from the addresses."""
-    m, n, k = tiles
-    depth = 16 if way[1] in ("fp16", "bf16") or way[2] == "bf16x3" else 8
-    configuration = by_units(gemm, *way, MWG=m, NWG=n, KWG=max(k, depth), MDIMC=8, large=n > 128)
-    run = simulated(gemm, "mma.sync", {"M": 24, "N": 24, "K": 40, **form}, 27, "-DMPTUNE_COUNT_CONFLICTS")
-    assert is_valid(gemm, configuration, run.data.sizes)
-    accesses, conflicts = counted(run, configuration)
-    assert accesses > 100
-    assert conflicts == 0
-
-
-def test_conflicts_are_counted(gemm: Kernel) -> None:
-    """Without the exchange of chunks rows 64 bytes apart share banks."""
-    run = simulated(gemm, "mma.sync", {"M": 24, "N": 24, "K": 40}, 27, "-DMPTUNE_COUNT_CONFLICTS")
-    configuration = by_units(gemm, "mma", "fp16", "fp32", KWG=32)
-    accesses, conflicts = counted(run, configuration, exchange="% places", none="% places * 0")
-    assert conflicts > accesses / 4
 
 
 @pytest.mark.parametrize(

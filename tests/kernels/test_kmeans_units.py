@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from launching import Launcher, is_valid, launcher
 from matrix_units import WAYS as EVERY_WAY
-from matrix_units import counted, simulated, stored, to_tf32
+from matrix_units import simulated, stored, to_tf32
 from numpy.typing import NDArray
 
 from mptune.kernel import Argument, Kernel
@@ -165,13 +165,3 @@ def test_the_constraint_counts_shared_memory(kmeans: Kernel, factor: str, block_
     word, number = {"fp16": 2, "fp32": 4, "fp64": 8}[factor], 8 if factor == "fp64" else 4
     expected = block_size * max(16 * word, 10 * number) + 48 * (-(-15 * word // 128) * 128 + number)
     assert static_shared_bytes(binary.image, "kmeans") == expected <= 48 * 1024
-
-
-@pytest.mark.parametrize(
-    ("how", "factor", "total"), [("mma", "fp16", "fp32"), ("tf32", "fp32", "fp32"), ("mma", "fp64", "fp64")]
-)
-def test_no_bank_of_shared_memory_is_asked_twice(kmeans: Kernel, how: str, factor: str, total: str) -> None:
-    run = simulated(kmeans, "mma.sync", {"n": 301}, 37, "-DMPTUNE_COUNT_CONFLICTS")
-    accesses, conflicts = counted(run, by_units(kmeans, how, factor, total))
-    assert accesses > 100
-    assert conflicts == 0

@@ -9,7 +9,6 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from launching import all_in, launcher
 from mpmath import mpf
 
 from mptune.precision import PRECISIONS
@@ -166,19 +165,3 @@ def test_inputs_follow_the_seed_and_numbers_fit_into_fp16(exact: Exact) -> None:
     assert any(not np.array_equal(first[name], other[name]) for name in first)
     for values in (*first.values(), *kernel.reference(first, size).values()):
         assert np.abs(values).max() < PRECISIONS["fp16"].largest
-
-
-@pytest.mark.parametrize("factor", [1, 50])
-def test_newton_raphson_takes_ten_steps(factor: int) -> None:
-    """From far off, where every step takes a quarter of the way, ten of them do not reach the root."""
-    kernel = load_kernel("newton_raphson")
-    far = kernel.changed(
-        inputs=lambda rng, size: {**(given := kernel.inputs(rng, size)), "guess": factor * given["guess"]}
-    )
-    run = launcher(far, {"n": 101}, seed=5)
-    c, x = run.data.inputs["coefficients"][::-1], run.data.inputs["guess"]
-    slope = c[:4] * np.array([4, 3, 2, 1])[:, None]
-    for _ in range(10):
-        x = x - np.array([np.polyval(p, at) / np.polyval(d, at) for p, d, at in zip(c.T, slope.T, x, strict=True)])
-    assert (x > 2 * run.data.references["root"]).all() == (factor == 50)
-    np.testing.assert_allclose(run.run(far.configuration(all_in(kernel, "fp64")))["root"], x, rtol=1e-13)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mptune.errors import ObserverUnavailableError
 from mptune.observers.base import LaunchContext
 from mptune.observers.launches import time_metrics
-from mptune.observers.sensors import EnergyObserver, EnergySource, Sample, Sampler, mean_rate, mean_value
+from mptune.observers.sensors import EnergyObserver, EnergySource, Sample, mean_rate, mean_value
 from mptune.results.speedup import is_tight, median_interval
 from mptune.space.configuration import Configuration
 
@@ -63,28 +63,6 @@ def test_a_gauge_is_integrated_by_trapezia(steps):
 
 
 # -- sampling ----------------------------------------------------------------------------------
-
-
-class TestSampler:
-    def test_reads_at_the_start_the_end_and_between(self):
-        readings = iter(range(10**6))
-        sampler = Sampler(lambda: float(next(readings)), interval_s=1e-4)
-        while len(sampler.samples) < 5:
-            pass
-        sampler.stop()
-        assert [sample.value for sample in sampler.samples] == list(range(len(sampler.samples)))
-        times = [sample.time_s for sample in sampler.samples]
-        assert times == sorted(times)
-        length = len(sampler.samples)
-        assert length >= 6
-        assert len(sampler.samples) == length
-
-    def test_a_sensor_that_fails_on_the_way(self):
-        answers = iter([1.0, 2.0])
-        sampler = Sampler(lambda: next(answers), interval_s=1e-4)
-        sampler._thread.join(10)
-        with pytest.raises(ObserverUnavailableError, match="failed while it was read"):
-            sampler.stop()
 
 
 # -- the observer ------------------------------------------------------------------------------

@@ -71,6 +71,7 @@ def test_values_of_each_kind() -> None:
     assert BooleanParameter("b").values == (False, True)
     assert PermutationParameter("p", 3).values[:3] == ((0, 1, 2), (0, 2, 1), (1, 0, 2))
     assert PrecisionParameter("t", ["double", "__half", "bfloat16"]).values == ("fp64", "fp16", "bf16")
+    assert PrecisionParameter("t", "double", on_request="fp32x2").every_value == ("fp64", "fp32x2")
     assert PolicyParameter("m").values == ("accurate", "fast", "approx")
     numpy_values = OrdinalParameter("o", np.array([1, 2])).values  # type: ignore[arg-type]
     assert [type(value) for value in numpy_values] == [int, int]

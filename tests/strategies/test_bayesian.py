@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -53,30 +52,6 @@ def test_proposes_no_signature_known_to_be_over_the_threshold(batch: int) -> Non
             if trial.status is Status.INACCURATE:
                 inaccurate.setdefault(_signature(trial), []).append(trial.configuration)
     assert len(inaccurate) > 5
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("seed", range(2))
-def test_one_wrong_configuration_condemns_no_signature(seed: int) -> None:
-    """The first configuration of every signature is wrong: the search still finds one as good as it would."""
-    kernel = Kernel(MEDIUM, fail=False)
-    seen: set[tuple[object, ...]] = set()
-
-    def evaluate(configuration: Configuration) -> Trial:
-        trial = kernel.evaluate(configuration)
-        if _signature(trial) in seen:
-            return trial
-        seen.add(_signature(trial))
-        wrong = {**trial.measurement.metrics, "error": 2.0, "log10_error": 0.3}
-        return dataclasses.replace(trial, status=Status.INACCURATE, measurement=Measurement(wrong))
-
-    strategy = make("bayesian", kernel.space, kernel.objective, signature=SIGNATURE, seed=seed)
-    trials = drive(strategy, evaluate, 100)
-    assert len(trials) == 100
-    best = kernel.objective.best(trials)
-    assert best is not None
-    assert kernel.error(best.configuration) <= MEDIUM
-    assert kernel.regret(trials) < 0.3
 
 
 @pytest.mark.parametrize("seed", few(range(4)))

@@ -6,26 +6,18 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from mixed_precision import SIGNATURE, Kernel
-from scipy.stats import gamma, multivariate_normal
 from searches import drive
-from sklearn.ensemble import RandomForestRegressor
 
 from mptune.errors import MptuneError
-from mptune.results.objective import PENALTIES, Objective
+from mptune.results.objective import Objective
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import OrdinalParameter, PermutationParameter
 from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.bayesian_baco import (
-    BayesianBacoOptions,
     BayesianBacoStrategy,
-    Forest,
-    GammaPrior,
-    Targets,
-    fitted,
 )
-from mptune.strategies.model_based.gaussian_process import log_posterior, matern52
 from mptune.testing.strategies import StrategyConformance
 from tests.tiers import few
 
@@ -131,92 +123,3 @@ def test_a_naive_distance_of_many_orders_is_refused() -> None:
 
 
 # -- its models ------------------------------------------------------------------------------------
-
-
-def _points(n: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).random((n, 3))
-
-
-def test_mean_and_deviation_are_those_of_the_trees() -> None:
-    x, other = _points(40), _points(30, seed=1)
-    y = x[:, 0] + x[:, 1] ** 2
-    forest = Forest(10, np.random.default_rng(7), x, y, bootstrap=True)
-    seed = int(np.random.default_rng(7).integers(2**31))
-    reference = RandomForestRegressor(10, max_features=0.75, random_state=seed).fit(x, y)
-    trees = np.array([tree.predict(other.astype(np.float32)) for tree in reference.estimators_])
-    mean, deviation = forest.predict(other)
-    np.testing.assert_allclose(mean, trees.mean(axis=0))
-    np.testing.assert_allclose(deviation, trees.std(axis=0), atol=1e-7)
-
-
-def _random_trials() -> list[Trial]:
-    rng = np.random.default_rng(0)
-    found = []
-    for i in range(60):
-        metrics = {"time_ms": float(np.exp(rng.normal())), "error": 10.0 ** rng.uniform(-9, -1)}
-        found.append(Trial(Configuration({"i": i}), Status.OK, measurement=Measurement(metrics)))
-    return found
-
-
-@pytest.mark.parametrize(("log", "minimise"), [(True, True), (True, False), (False, True)])
-@pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("threshold", [1e-5, 1e-12])
-def test_values_keep_the_order_of_scores(log: bool, minimise: bool, penalty: str, threshold: float) -> None:
-    objective = Objective(minimise=minimise, penalty=penalty, threshold=threshold)
-    scores = objective.scores(_random_trials())
-    values = Targets.of(scores, log=log, minimise=minimise).apply(scores)
-    assert np.isfinite(values).all()
-    order = np.argsort(-scores, kind="stable")
-    steps = np.diff(values[order])
-    assert (steps >= 0).all()
-    if penalty != "hard":
-        assert (steps > 0).all()
-    if np.ptp(scores) > 0:
-        assert values.mean() == pytest.approx(0.0, abs=1e-9)
-        assert values.std() == pytest.approx(1.0)
-
-
-#: Three coordinates; the first two share a length scale.
-PRIOR = GammaPrior(1.3, 0.1, np.array([0, 0, 1]))
-
-OPTIONS = BayesianBacoOptions(iterations=60)
-
-
-def _data(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return points and values that do not depend on the last coordinate."""
-    rng = np.random.default_rng(seed)
-    x = rng.integers(0, 6, size=(n, 3)) / 5.0
-    y = np.sin(4.0 * x[:, 0]) + 0.5 * x[:, 1] + 0.05 * rng.normal(size=n)
-    return x, (y - y.mean()) / y.std()
-
-
-def _log_density(vector: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
-    lengths, signal, noise = np.exp(vector[:-2]), np.exp(vector[-2]), np.exp(vector[-1])
-    squared = (((x[:, None, :] - x[None, :, :]) / lengths[PRIOR.owners]) ** 2).sum(axis=2)
-    covariance = signal**2 * matern52(squared) + noise**2 * np.eye(len(x))
-    prior = gamma(a=1.3, scale=10.0).logpdf(lengths).sum()
-    return float(multivariate_normal(np.zeros(len(x)), covariance).logpdf(y) + prior)
-
-
-@pytest.mark.parametrize("n", [2, 7, 65])
-def test_log_posterior_against_scipy(n: int) -> None:
-    x, y = _data(n)
-    rng = np.random.default_rng(1)
-    vectors = np.column_stack([rng.uniform(-1.5, 1.5, size=(5, 3)), rng.uniform(-3.0, -1.0, size=5)])
-    ours = np.array([log_posterior(v, x, y, PRIOR)[0] for v in vectors])
-    dense = np.array([_log_density(v, x, y) for v in vectors])
-    # Alike up to a constant.
-    np.testing.assert_allclose(ours - ours[0], dense - dense[0], rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_fit_ends_at_a_maximum_no_random_setting_exceeds(seed: int) -> None:
-    x, y = _data(40, seed=seed)
-    found = fitted(x, y, PRIOR, OPTIONS, None, np.random.default_rng(seed)).to_vector()
-    value, gradient = log_posterior(found, x, y, PRIOR)
-    inside = (found > PRIOR.low + 1e-6) & (found < PRIOR.high - 1e-6)
-    assert np.abs(gradient[inside]).max() < 0.1
-    rng = np.random.default_rng(9)
-    for _ in range(50):
-        other = np.log(10.0 ** np.append(rng.uniform(-1.0, 1.0, size=3), rng.uniform(-2.0, -0.5)))
-        assert log_posterior(other, x, y, PRIOR)[0] < value

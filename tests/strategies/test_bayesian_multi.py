@@ -81,14 +81,6 @@ def test_exploration_follows_the_contextual_variance() -> None:
     assert 0.0 < strategy.exploration < 0.02
 
 
-def test_the_unit_of_time_does_not_matter() -> None:
-    runs = []
-    for unit in (1.0, 2.0**-10, 2.0**10):
-        line = _Line(lambda p, unit=unit: unit * _bumpy(p))  # type: ignore[misc]
-        runs.append(line.run(line.strategy(seed=1), 50))
-    assert runs[0] == runs[1] == runs[2]
-
-
 # -- portfolios --------------------------------------------------------------------------------
 
 NAMES = ("ei", "poi", "lcb")

@@ -15,15 +15,11 @@ from hypothesis import strategies as st
 from landscape import EVERY, SPACE, evaluate, is_local_optimum, neighbours, run, score
 
 from mptune.results.objective import Objective
-from mptune.results.trial import Measurement, Status, Trial
+from mptune.results.trial import Status, Trial
 from mptune.space.configuration import Configuration
-from mptune.space.parameters import OrdinalParameter
-from mptune.space.search_space import SearchSpace
 from mptune.strategies import make
 from mptune.strategies.base import Strategy
-from mptune.strategies.basin_hopping import BasinHoppingOptions, BasinHoppingStrategy
 from mptune.strategies.simulated_annealing import (
-    SimulatedAnnealingOptions,
     SimulatedAnnealingStrategy,
     acceptance_probability,
     relative_loss,
@@ -110,33 +106,6 @@ def test_basin_hopping_climbs_on_near_its_optimum(seed: int, perturbation: int, 
     assert least <= sum(start[name] != optimum[name] for name in SPACE.names) <= most
 
 
-class Recording(BasinHoppingStrategy):
-    """Notes where its climbs end and which optimum it hops from then."""
-
-    def __init__(self, temperature: float) -> None:
-        options = BasinHoppingOptions("adjacent", temperature=temperature)
-        super().__init__(SPACE, Objective(), seed=1, options=options)
-        self.optima: list[int] = []
-        self.basins: list[int | None] = []
-
-    def _reached(self, optimum: int) -> None:
-        super()._reached(optimum)
-        self.optima.append(optimum)
-        self.basins.append(self._basin)
-
-
-def test_a_cold_search_hops_only_to_better_optima_and_a_hot_one_to_every() -> None:
-    cold, hot = Recording(1e-9), Recording(1e9)
-    for strategy in (cold, hot):
-        run(strategy, 250)
-        assert len(set(strategy.optima)) >= 3
-        assert all(is_local_optimum(c, "adjacent") for c in SPACE.configurations(strategy.optima))
-    heights = [score(c) for c in SPACE.configurations(cold.optima)]
-    hopped_from = [score(SPACE.configuration(b)) for b in cold.basins if b is not None]
-    assert hopped_from == np.maximum.accumulate(heights).tolist()
-    assert hot.basins == hot.optima
-
-
 # -- annealing -------------------------------------------------------------------------------------
 
 POSITIVE = st.floats(1e-300, 1e300)
@@ -189,23 +158,6 @@ def test_the_temperature_falls_geometrically_with_unique_evaluations_and_starts_
     spread.budget = 20
     run(spread, 10)
     assert spread.temperature == pytest.approx(0.2)
-
-
-def test_a_worse_neighbour_is_moved_to_as_often_as_the_temperature_says() -> None:
-    space = SearchSpace([OrdinalParameter("line", range(4))])
-    # 10% slower, and from there on worse.
-    times = (1.0, 1.0 / 0.9, 9.0, 9.0)
-    options = SimulatedAnnealingOptions("adjacent", start_temperature=0.1, end_temperature=0.1)
-    moved, runs = 0, 1000
-    for seed in range(runs):
-        strategy = SimulatedAnnealingStrategy(space, Objective(), seed=seed, options=options)
-        for line in (0, 1):
-            c = space.configuration(line)
-            assert line == 0 or strategy.ask(1) == [c]
-            strategy.tell([Trial(c, Status.OK, measurement=Measurement({"time_ms": times[line]}))])
-        moved += strategy._current == 1
-    # At a temperature of 0.1: exp(-1) = 0.368; four standard deviations of a binomial.
-    assert moved / runs == pytest.approx(math.exp(-1), abs=4 * math.sqrt(0.368 * 0.632 / runs))
 
 
 # -- better than random search ---------------------------------------------------------------------

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,10 +25,6 @@ NAMES = ("differential-evolution", "firefly", "genetic", "particle-swarm")
 
 def line(n: int) -> SearchSpace:
     return SearchSpace([OrdinalParameter("a", range(n))])
-
-
-def number(c: Configuration) -> int:
-    return int(c["a"])  # type: ignore[call-overload]
 
 
 def trial(c: Configuration, time_ms: float = 1.0) -> Trial:
@@ -81,62 +75,6 @@ def test_children_share_out_the_genes_of_their_parents(name: str) -> None:
 
 
 # -- generations -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("base", ["random", "best"])
-def test_donors_differ_from_each_other_and_from_the_target(base: str) -> None:
-    space = line(10_001)
-    options = {"population": 4, "base": base, "weight": 0.5, "crossover": 1.0}
-    strategy = make("differential-evolution", space, Objective(), options=options)
-
-    def tell(numbers: list[int]) -> None:
-        strategy.tell([trial(space.configuration(a), 10_001.0 - a) for a in numbers])
-
-    # Half of the first generation are the best that were told.
-    tell(told := [6_000, 4_000])
-    members = [*told, *map(number, strategy.ask(2))]
-    tell(members[2:])
-    for target, c in zip(members, strategy.ask(4), strict=True):
-        triples = list(itertools.permutations([a for a in members if a != target], 3))
-        allowed = [(max(members) if base == "best" else b) + 0.5 * (f - s) for b, f, s in triples]
-        assert min(abs(number(c) - min(max(x, 0), 10_000)) for x in allowed) <= 1
-
-
-@pytest.mark.parametrize(
-    ("told", "options", "moved"),
-    [
-        # Half of the way each: the second to the first, the third to the first and then to the second.
-        ([900, 500, 300], {"attraction": 0.5, "absorption": 0.0}, [700, 550]),
-        # The further the weaker.
-        ([800, 200], {"attraction": 1.0, "absorption": 5.0}, [round(200 + 600 * math.exp(-5.0 * 0.36))]),
-    ],
-)
-def test_fireflies_move_to_each_brighter_one_in_turn(
-    told: list[int], options: dict[str, Any], moved: list[int]
-) -> None:
-    space, size = line(1001), 2 * len(told)
-    strategy = make("firefly", space, Objective(), options={"population": size, "randomness": 0.0, **options})
-    # Half of the first generation are the best that were told, the others are drawn and made to fail here.
-    strategy.tell([trial(space.configuration(a), 1001.0 - a) for a in told])
-    strategy.tell([Trial(c, Status.LAUNCH_ERROR) for c in strategy.ask(size - len(told))])
-    assert [number(c) for c in strategy.ask(len(moved))] == moved
-
-
-@pytest.mark.parametrize("social", [1.0, 0.0])
-def test_particles_are_pulled_to_the_best_or_go_on_within_the_faces(social: float) -> None:
-    options = {"population": 5, "inertia": 1.0 - social, "cognitive": 0.0, "social": social}
-    strategy = make("particle-swarm", line(10_001), Objective(), options=options)
-    first = strategy.ask(5)
-    strategy.tell([trial(c, 10_001.0 - number(c)) for c in first])
-    before, after = ([number(c) for c in each] for each in (first, strategy.ask(5)))
-    if social:
-        # The best one stays where it is, which is not proposed again; a later generation fills the batch.
-        others = [a for a in before if a != max(before)]
-        assert all(a < moved < max(before) for a, moved in zip(others, after, strict=False))
-    else:
-        steps = np.abs(np.subtract(after, before))
-        # The velocities to begin with are within half the limit.
-        assert ((steps > 0) & (steps <= 5_000)).all()
 
 
 def test_better_parents_are_drawn_more_often() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import math
-import subprocess
-import sys
 from dataclasses import fields, replace
 from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
@@ -87,15 +85,6 @@ def test_third_parties_add_theirs_by_entry_point(monkeypatch: pytest.MonkeyPatch
     add("math:pi")
     with pytest.raises(MptuneError, match="no subclass of Strategy"):
         _ = STRATEGIES["third-party"]
-
-
-def test_one_strategy_is_loaded_without_the_others() -> None:
-    script = (
-        "import sys; from mptune.strategies import STRATEGIES; STRATEGIES['random']; "
-        "print([name for name in sys.modules if name.endswith(('strategies.bayesian', 'strategies.genetic'))])"
-    )
-    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert shown.stdout == "[]\n"
 
 
 # -- options ---------------------------------------------------------------------------------------

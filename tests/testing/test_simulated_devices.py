@@ -117,7 +117,7 @@ def test_faults_become_trials_and_the_search_goes_on_in_a_new_worker(backend, tm
     given = settings(backend, None, **each_once, workers=2, limits=Limits(run_s=10.0), max_error=1e-3)
     run = tune(TESTS / "evaluators" / "faulty.py", **given)
     assert run.best.configuration["fault"] == "none"
-    failed = {"launch_error": 2, "timeout": 1, "compile_error": 1, "unwritten": 1, "non_finite": 2}
+    failed = {"launch_error": 3, "timeout": 1, "compile_error": 1, "unwritten": 1, "non_finite": 2}
     assert run.statuses == {"ok": 1, **failed, "inaccurate": 1}
 
 

@@ -98,14 +98,6 @@ def test_it_is_exact(problem: tuple[Array, Array, Array]) -> None:
     assert math.exp(found[0]) == pytest.approx(expected, rel=1e-8, abs=1e-13)
 
 
-def test_the_order_survives_where_nothing_can_be_expected() -> None:
-    boxes = Boxes.around(np.array([[0.0, 1.0], [1.0, 0.0]]), [2.0, 2.0])
-    mean = np.stack([np.linspace(3.0, 500.0, 200)] * 2, axis=1)
-    values = log_expected_gain(mean, np.full(mean.shape, 0.1), boxes)
-    assert np.isfinite(values).all()
-    assert (np.diff(values) < 0).all()
-
-
 @pytest.mark.parametrize("exploration", [0.0, 0.3])
 def test_acquisition_functions_against_high_precision(exploration: float) -> None:
     rng = np.random.default_rng(5)

@@ -6,7 +6,6 @@ from scipy.stats import kendalltau, spearmanr
 
 from mptune.precision import precision
 from mptune.space.parameters import (
-    CategoricalParameter,
     IntegerParameter,
     OrdinalParameter,
     Parameter,
@@ -14,8 +13,7 @@ from mptune.space.parameters import (
     PrecisionParameter,
     RealParameter,
 )
-from mptune.strategies.model_based.coordinates import PERMUTATION_DISTANCES, distances
-from mptune.strategies.model_based.gaussian_process import matern52
+from mptune.strategies.model_based.coordinates import distances
 
 
 def _table(parameter: Parameter, permutation: str = "spearman") -> np.ndarray:
@@ -80,34 +78,6 @@ def test_the_papers_own_example() -> None:
     a, b = parameter.values.index((0, 1, 2, 3)), parameter.values.index((3, 0, 2, 1))
     expected = {"spearman": 14 / 20, "kendall": 4 / 6, "hamming": 3 / 4}
     assert {name: _table(parameter, name)[a, b] for name in expected} == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("permutation", PERMUTATION_DISTANCES)
-def test_covariances_of_permutations_are_positive_definite(permutation: str) -> None:
-    table = _table(PermutationParameter("p", 5), permutation)
-    assert table.max() == pytest.approx(1.0)
-    for length in (0.2, 1.0, 5.0):
-        assert np.linalg.eigvalsh(matern52(table / length**2)).min() > 0
-
-
-def test_distances_add_up_by_parameter() -> None:
-    parameters = [
-        OrdinalParameter("a", [1, 2, 4]),
-        OrdinalParameter("only", [7]),
-        CategoricalParameter("b", ["x", "y", "z"]),
-        PermutationParameter("c", 3),
-    ]
-    made = distances(parameters, "kendall")
-    rng = np.random.default_rng(0)
-    codes = np.column_stack([rng.integers(len(p.values), size=20) for p in parameters])
-    first, second = rng.integers(20, size=(2, 50))
-    coordinates = made.at(codes)
-    assert set(made.owners) == {0, 2, 3}
-    for column in (0, 2, 3):
-        own = coordinates[:, made.owners == column]
-        found = ((own[first] - own[second]) ** 2).sum(axis=1)
-        table = _table(parameters[column], "kendall")
-        np.testing.assert_allclose(found, table[codes[first, column], codes[second, column]], atol=1e-14)
 
 
 # -- the normalised space ----------------------------------------------------------------------

@@ -3,7 +3,6 @@ from __future__ import annotations
 import mpmath
 import numpy as np
 import pytest
-from scipy.linalg import LinAlgError
 from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as reference
@@ -14,7 +13,6 @@ from mptune.strategies.model_based.gaussian_process import (
     Hyperparameters,
     LogNormalPrior,
     Posterior,
-    cholesky,
     fit,
     log_posterior,
     matern52,
@@ -157,21 +155,6 @@ def test_double_precision_and_other_covariances_against_scikit_learn(
 
 
 # -- linear algebra and maxima ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n", [1, 2, 65])
-def test_cholesky_factor_and_its_inverse(n: int) -> None:
-    a = np.random.default_rng(n).normal(size=(n, n))
-    matrix = a @ a.T + n * np.eye(n)
-    lower, inverse = cholesky(matrix)
-    np.testing.assert_allclose(lower, np.linalg.cholesky(matrix), rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(inverse @ lower, np.eye(n), atol=1e-10)
-    assert not np.triu(inverse, 1).any()
-
-
-def test_a_matrix_without_a_factor_is_refused() -> None:
-    with pytest.raises(LinAlgError, match="not positive definite"):
-        cholesky(np.diag([1.0, -1.0]))
 
 
 def _threads() -> list[int]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from mptune.backends.base import CompileOptions
-from mptune.backends.host_compiler import HostCompiler
+from mptune.backends.host_compiler import HostCompiler, find_compiler
 from mptune.errors import CompileError, MptuneError
 
 __all__ = ["SHARED_BYTES", "compile_source", "static_shared_bytes"]
@@ -27,6 +27,11 @@ _ARCHITECTURE: Final = re.compile(r"--gpu-architecture=sm_\d+[af]?|--offload-arc
 _THREADS: Final = 1024
 #: Shared memory of a block, in CUDA and in HIP, unless its kernel has asked for more.
 SHARED_BYTES: Final = {"cuda": 48 << 10, "hip": 64 << 10}
+#: Ends the process where a subscript is beyond its array, as of shared memory; for clang and for g++.
+_CHECKED: Final = (
+    ("-fsanitize=array-bounds", "-fsanitize-trap=array-bounds"),
+    ("-fsanitize=bounds", "-fsanitize-undefined-trap-on-error"),
+)
 #: What vendors' compilers take and a library for the processor does not need.
 _IGNORED: Final = ("--std=c++17", "-std=c++17", "-O3")
 _TIMEOUT_S: Final = 600.0
@@ -78,7 +83,7 @@ def compile_source(source: str, options: Sequence[str]) -> bytes:
     entry = "" if entered or not kernels else f"MPTUNE_HOST_ENTRY({kernels[0]})\n"
     launched = "".join(f"SIMULATED({name}, {bounds.get(name, _THREADS)})\n" for name in kernels)
     text = f"{source}\n{entry}{_ENTRIES}{launched}{_POISON if kernels else ''}"
-    given = ("-O1", *flags)
+    given = ("-O1", *_CHECKED[find_compiler().family == "gcc"], *flags)
     compiled = HostCompiler().compile(
         text, kernels[0] if kernels else "a source", CompileOptions(flags=given, timeout_s=_TIMEOUT_S)
     )

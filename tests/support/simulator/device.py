@@ -518,7 +518,7 @@ class SimulatedDevice:
             self._process.send(request)
             return self._process.receive()
         except ChildEnded as ended:
-            signals = (-signal.SIGSEGV, -signal.SIGBUS)
+            signals = (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL)
             self._fail("illegal address" if ended.code in signals else "launch failure")
 
     def _inside(self, address: int, nbytes: int, what: str) -> _Memory:
