@@ -42,7 +42,7 @@ from mptune.adopt.number_types import (
     scalar_of,
 )
 from mptune.adopt.parsing import ANY_CAST, TRANSPARENT, Extent, Function, Node, TranslationUnit, bare, specialisation_of
-from mptune.adopt.reading import Memory, Parameter, Program
+from mptune.adopt.reading import Memory, Parameter, Program, arguments_by_address, launched_by_address
 from mptune.adopt.source_text import SourceText
 from mptune.cpp.tokens import Token
 
@@ -494,6 +494,7 @@ class _Finder:
                 self._union.join(own, self._place(value))
             return
         is_struct = kind.kind.name == "RECORD" and scalar_of(kind) is None
+        own = own if scalar_of(kind) is not None else None  # addresses in a list of void* have nothing in common
         fields = (field.get_usr() for field in kind.get_fields()) if is_struct else itertools.repeat(own)
         for place, each in zip(fields, value.children, strict=False):
             named = each.children[0] if each.children and each.children[0].kind == "MEMBER_REF" else None
@@ -579,6 +580,9 @@ class _Finder:
                     if (is_template or is_unknown) and not self._on_device and argument.extent is not None:
                         self._host_uses.note_place(argument.extent, given)
             self._keep_overload(node, parameters)
+        elif name == "cudaLaunchKernel" and (kernel := launched_by_address(node)) is not None:
+            for index, address in enumerate(arguments_by_address(node) or ()):
+                self._union.join((kernel.get_usr(), index), self._place(address))
         elif runtime := RUNTIME.fullmatch(name):
             self._runtime(node, f"cuda{runtime[1]}", arguments)
         elif (

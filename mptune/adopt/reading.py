@@ -25,9 +25,11 @@ from mptune.adopt.parsing import (
     SourceFile,
     TemplateArgument,
     TranslationUnit,
+    bare,
     labelled,
     parse,
     specialisation_of,
+    without_casts,
 )
 from mptune.adopt.rewriting import blanked, has_device_code
 from mptune.cpp.tokens import tokens
@@ -262,39 +264,16 @@ class LaunchSite:
 
     Attributes:
         kernel: the kernel's label.
-        function: the host function it is in.
         extent: the whole call (``k<19><<<grid, block>>>(u, n)``, or ``hipLaunchKernelGGL(...)``).
         callee: the kernel's name in it, with template arguments.
-        grid: its number of blocks, as written.
-        block: its threads per block, as written.
         shared: its bytes of dynamic shared memory; None where none are written.
-        stream: None where none is written.
         arguments: of the kernel, in order.
     """
 
     kernel: str
-    function: str
     extent: Extent
     callee: Extent
-    grid: Extent
-    block: Extent
     shared: Extent | None
-    stream: Extent | None
-    arguments: tuple[Extent, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimeCall:
-    """A call of the CUDA or HIP runtime.
-
-    Attributes:
-        name: in CUDA's spelling (``cudaMemcpy``, also for ``hipMemcpy``).
-        extent: the whole call.
-        arguments: as written, in order.
-    """
-
-    name: str
-    extent: Extent
     arguments: tuple[Extent, ...]
 
 
@@ -310,7 +289,6 @@ class Program:
         entry: the definition of ``main``; None if it is in none of the files.
         kernels: those that can be adopted, in the order of the source.
         launches: of kernels, also refused ones, in the order of the source.
-        calls: of the runtime, in the order of the source.
         refusals: what cannot be adopted, and why.
         errors: clang's, outside kernels: the program may still be run.
         tuned: the labels of the kernels to tune, if not all are.
@@ -328,7 +306,6 @@ class Program:
     entry: Extent | None
     kernels: tuple[Kernel, ...]
     launches: tuple[LaunchSite, ...]
-    calls: tuple[RuntimeCall, ...]
     refusals: tuple[Refusal, ...]
     errors: tuple[Diagnostic, ...]
     tuned: tuple[str, ...]
@@ -403,7 +380,6 @@ def read(
         entry=reader.entry,
         kernels=tuple(kernel for label, kernel in reader.kernels.items() if label not in clashing),
         launches=tuple(reader.launches.values()),
-        calls=tuple(reader.calls.values()),
         refusals=tuple({str(refusal): refusal for refusal in refusals}.values()),
         errors=tuple(error for error in reader.errors if error.extent is not None),
         tuned=(),
@@ -486,7 +462,6 @@ _KINDS: Final = {
     **dict.fromkeys(("TYPEDEF_DECL", "TYPE_ALIAS_DECL", "TYPE_ALIAS_TEMPLATE_DECL"), "typedef"),
     "ENUM_DECL": "enum",
 }
-_RUNTIME: Final = re.compile(r"(cuda|hip)[A-Z]\w+")
 _HIP_PLACE: Final = re.compile(r"hip(Thread|Block|Grid)(Idx|Dim)_(\w)")
 _PLACE: Final = re.compile(r"(threadIdx|blockIdx|blockDim|gridDim)\.")
 #: A cast of one of these to a type that has room for any index, in a text without spaces.
@@ -566,7 +541,6 @@ class _Reader:
         self.entry: Extent | None = None
         self.kernels: dict[str, Kernel] = {}
         self.launches: dict[tuple[Extent, str], LaunchSite] = {}
-        self.calls: dict[Extent, RuntimeCall] = {}
         self.refusals: list[Refusal] = []
         self.errors = [error for unit in units for error in unit.diagnostics()]
         self._functions: dict[str, Function] = {}
@@ -659,6 +633,16 @@ class _Reader:
                 return
 
     def _reasons(self, kernel: Function, used: list[Function]) -> Iterator[Refusal]:
+        for node in kernel.parameters:
+            spelled, place = bare_name(node.canonical), node.extent or kernel.extent
+            if node.canonical.kind.name == "RECORD" and spelled.startswith(("cuda", "hip")):
+                yield Refusal(
+                    place, f"takes a {spelled} by value, which is CUDA's own", "pass what is in it", kernel.label
+                )
+            if "(lambda at " in spelled:
+                what = f"takes a lambda by value as {node.spelling}, whose captures have no names"
+                remedy = "make it a struct with operator() and fields for what it captures"
+                yield Refusal(place, what, remedy, kernel.label)
         for function in used:
             facts = self._facts(function)
             for extent, what, remedy in facts.forbidden:
@@ -789,29 +773,36 @@ class _Reader:
         for node in function.block.walk():
             if node.kind != "CALL_EXPR":
                 continue
-            if not node.is_launch:
-                is_runtime = _RUNTIME.fullmatch(node.spelling) and node.referenced is not None
-                if is_runtime and node.extent is not None and node.referenced.kind.name != "CONSTRUCTOR":
-                    arguments = tuple(filter(None, (argument.extent for argument in node.arguments)))
-                    name = re.sub("^hip", "cuda", node.spelling)
-                    self.calls.setdefault(node.extent, RuntimeCall(name, node.extent, arguments))
+            if node.is_launch:
+                called, configuration, *given = node.children
+                _, _, _, shared, *_ = configuration.children
+                launched = node.referenced
+            elif node.spelling == "cudaLaunchKernel":
+                called, _, _, _, shared, *_ = node.arguments
+                launched = launched_by_address(node)
+                passed = arguments_by_address(node)
+                if launched is None or passed is None:
+                    what = "launches a kernel by an address, or with arguments, that is not written there"
+                    remedy = "launch it as k<<<blocks, threads>>>(arguments), or with void* list[] = {&x, &y}"
+                    self.refusals.append(Refusal(node.extent or function.extent, what, remedy, ""))
+                    continue
+                given = [bare(each.children[0]) for each in passed]
+            else:
                 continue
-            called, configuration, *given = node.children
-            grid, block, shared, stream = (child.extent for child in configuration.children[1:5])
-            kernel = self._functions.get(node.referenced.get_usr()) if node.referenced is not None else None
-            named = node.referenced.spelling if node.referenced is not None else called.spelling
+            kernel = self._functions.get(launched.get_usr()) if launched is not None else None
+            named = launched.spelling if launched is not None else called.spelling
             label = kernel.label if kernel is not None else named
             whole = node.extent
             if whole is not None and "<<<" not in self._text(whole):
                 whole = node.unit.expansion(node.cursor)  # hipLaunchKernelGGL
-            if whole is None or called.extent is None or grid is None or block is None:
+            if whole is None or called.extent is None:
                 place = node.extent or function.extent
                 self.refusals.append(
                     Refusal(place, "is launched in the body of a macro", "write the launch out", label)
                 )
                 continue
             places = tuple(filter(None, (argument.extent for argument in given)))
-            site = LaunchSite(label, function.name, whole, called.extent, grid, block, shared, stream, places)
+            site = LaunchSite(label, whole, called.extent, shared.extent, places)
             self.launches[whole, label] = site
 
     def _source(self, extent: Extent) -> SourceFile:
@@ -820,6 +811,21 @@ class _Reader:
 
     def _text(self, extent: Extent) -> str:
         return self._source(extent).of(extent)
+
+
+def launched_by_address(call: Node) -> Any:
+    """Return the kernel whose address cudaLaunchKernel is given; None if it is not named there."""
+    named = (node.referenced for node in call.arguments[0].walk() if node.kind == "DECL_REF_EXPR")
+    return next((each for each in named if each is not None and each.kind.name == "FUNCTION_DECL"), None)
+
+
+def arguments_by_address(call: Node) -> list[Node] | None:
+    """Return the addresses of variables in the array that cudaLaunchKernel is given; None if they are not known."""
+    named = bare(call.arguments[3])
+    declared = Node(call.unit, named.referenced) if named.referenced is not None else named
+    values = next((child for child in declared.children if child.kind == "INIT_LIST_EXPR"), None)
+    found = [without_casts(child) for child in values.children] if values is not None else []
+    return found if found and all(each.operator == "&" for each in found) else None
 
 
 def _is_undefined(unit: TranslationUnit, called: Any) -> bool:

@@ -413,3 +413,62 @@ int main() { k<<<1, 1>>>(nullptr, nullptr); }
 """,
     )
     assert [call.text for call in found.calls] == ["sqrt", "powf"]
+
+
+def test_a_host_function_that_is_called_for_several_buffers_does_not_join_them(tmp_path: Path) -> None:
+    found = classes_of(
+        tmp_path,
+        """
+#include <vector>
+double* upload(const std::vector<double>& v);
+template <class T> T* blank(int n) { T* p; cudaMalloc(&p, n * sizeof(T)); return p; }
+void renew(double*& p, int n) { cudaFree(p); p = blank<double>(n); }
+__global__ void k(const double* a, const double* b, double* c, double* d) { c[0] = a[0] * b[0] + d[0]; }
+int main() {
+  std::vector<double> one(8), other(8);
+  double* a = upload(one);
+  double* b = upload(other);
+  double *c = blank<double>(8), *d;
+  renew(d, 8);
+  k<<<1, 1>>>(a, b, c, d);
+}
+double* upload(const std::vector<double>& v) {
+  double* d;
+  cudaMalloc(&d, 8 * v.size());
+  cudaMemcpy(d, v.data(), 8 * v.size(), cudaMemcpyHostToDevice);
+  return d;
+}
+""",
+    )
+    together = {one.name: {(m.function, m.name) for m in one.members if m.kind != "size"} for one in found.classes}
+    both = {("upload", "upload"), ("upload", "d")}
+    assert together == {
+        "a": {("k", "a"), ("main", "a"), *both},
+        "b": {("k", "b"), ("main", "b"), *both},
+        "c": {("k", "c"), ("main", "c"), ("blank<double>", "blank"), ("blank<double>", "p")},
+        "d": {("k", "d"), ("main", "d"), ("renew", "p"), ("blank<double>", "blank"), ("blank<double>", "p")},
+    }
+    uploads = [copy.classes[0] for copy in found.copies if copy.name == "cudaMemcpy"]
+    assert sorted(uploads) == ["a", "b"]
+
+
+def test_addresses_in_a_list_have_nothing_in_common(tmp_path: Path) -> None:
+    found = classes_of(
+        tmp_path,
+        """
+__global__ void k(double* a, double* b, double by) { a[0] = by * b[0]; }
+int main() {
+  double *x, *y, by = 2;
+  void* all[] = {&x, &y, &by};
+  cudaLaunchKernel((const void*)k, dim3(1), dim3(1), all, 0, 0);
+  void* freed[] = {x, y};
+  for (void* each : freed) cudaFree(each);
+}
+""",
+    )
+    names = {one.name: {(member.function, member.name) for member in one.members} for one in found.classes}
+    assert names == {
+        "a": {("k", "a"), ("main", "x")},
+        "b": {("k", "b"), ("main", "y")},
+        "by": {("k", "by"), ("main", "by")},
+    }
