@@ -42,8 +42,9 @@ from mptune.adopt.number_types import (
     scalar_of,
 )
 from mptune.adopt.parsing import ANY_CAST, TRANSPARENT, Extent, Function, Node, TranslationUnit, bare, specialisation_of
-from mptune.adopt.reading import Memory, Parameter, Program, arguments_by_address, launched_by_address
+from mptune.adopt.reading import Memory, Program, arguments_by_address, launched_by_address
 from mptune.adopt.source_text import SourceText
+from mptune.adopt.template import fields_of
 from mptune.cpp.tokens import Token
 
 _VARIABLES: Final = ("DECL_REF_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR")
@@ -111,8 +112,9 @@ class _Finder:
         self._follows: dict[Hashable, list[Hashable]] = {}
         self._memory_types: dict[str, TypeSlot] = {}
         #: The functions of the host that are given or return memory, with the calls that they are still to be read for.
-        functions = (function for unit in program.units for function in unit.functions)
+        functions = [function for unit in program.units for function in unit.functions]
         self._by_call = {f.usr: f for f in functions if _is_given_memory(f) and not program.originals}
+        self._chosen = set(_chosen_by(functions))
         self._calls: dict[tuple[str, _Call], bool] = {}
         self._prototypes: dict[str, list[Node]] = {}
         self._call_read: _Call = ()
@@ -135,10 +137,8 @@ class _Finder:
 
     def _structs_in_memory(self) -> None:
         """Let the fields of structs in memory have one type, if nothing else is in them; else they keep theirs."""
-        parameters = [
-            inner for kernel in self._program.kernels for outer in kernel.parameters for inner in _leaves(outer)
-        ]
-        memories = [each.memory for each in parameters]
+        parameters = (outer for kernel in self._program.kernels for outer in kernel.parameters)
+        memories = [inner.memory for outer in parameters for inner, _ in fields_of(outer)]
         memories += [need.memory for kernel in self._program.kernels for need in kernel.needs]
         found: dict[str, Memory] = {memory.name: memory for memory in memories if memory is not None}
         for memory in found.values():
@@ -190,9 +190,6 @@ class _Finder:
     def _open(self, unit: TranslationUnit) -> None:
         self._unit = unit
         self._text.read(unit)
-        self._named_alike: dict[tuple[str, str], list[Function]] = {}
-        for function in unit.functions:
-            self._named_alike.setdefault(_scoped(function.node.cursor), []).append(function)
 
     def _with_starts(self, nodes: Iterable[Node]) -> Iterator[tuple[Node, int | None]]:
         """Yield nodes, each with the place where its declaration begins: that of its first declarator."""
@@ -269,9 +266,10 @@ class _Finder:
         for index, parameter in enumerate(parameters):
             start = parameter.extent.start if parameter.extent is not None else None
             kind = "parameter" if on_device else "host"
-            self._union.join(
-                (node.usr, index, *self._call_read), self._declare(parameter, kind, name, on_device, start)
-            )
+            place = self._declare(parameter, kind, name, on_device, start)
+            self._union.join((node.usr, index, *self._call_read), place)
+            if (node.usr, index) in self._chosen:
+                self._keep(place, f"chooses between functions named {node.spelling}")
 
     def _read_function(self, function: Function, call: _Call = ()) -> None:
         """Read a function; one of the host for a call of it."""
@@ -579,7 +577,6 @@ class _Finder:
                     is_unknown = place is None and held_by(kind) is not None
                     if (is_template or is_unknown) and not self._on_device and argument.extent is not None:
                         self._host_uses.note_place(argument.extent, given)
-            self._keep_overload(node, parameters)
         elif name == "cudaLaunchKernel" and (kernel := launched_by_address(node)) is not None:
             for index, address in enumerate(arguments_by_address(node) or ()):
                 self._union.join((kernel.get_usr(), index), self._place(address))
@@ -611,26 +608,6 @@ class _Finder:
                 self._keep(
                     self._place(bare(argument)), "it is printed" if name == "printf" else f"its bits are read by {name}"
                 )
-
-    def _keep_overload(self, call: Node, parameters: Sequence[Any]) -> None:
-        """Keep the types by which C++ chooses between the program's functions of one name."""
-        called, arguments = call.referenced, call.arguments
-        alike, usr = self._named_alike.get(_scoped(called), []), called.get_usr()
-        own = {function.extent for function in alike if function.usr == usr}
-        types = [parameter.type.get_canonical() for parameter in parameters]
-        if called.kind.name == "CXX_METHOD":  # the first argument of an operator is the object
-            arguments = arguments[max(len(arguments) - len(types), 0) :]
-        for other in alike:
-            # Instances of a template are one definition, not overloads.
-            is_other = other.usr != usr and other.extent not in own
-            if not is_other or not _is_written(other) or len(other.parameters) != len(types):
-                continue
-            for index, (argument, mine, parameter) in enumerate(zip(arguments, types, other.parameters, strict=False)):
-                if _differ(scalar_of(mine), scalar_of(parameter.canonical)):
-                    # Numbers that the host reads get their own type again.
-                    values = self._values(argument) if self._on_device or is_pointer(mine) else ()
-                    for node in (self._called(called, call.extent, index), *values):
-                        self._keep(node, f"chooses between functions named {other.name}")
 
     def _bytes(self, name: str, arguments: Sequence[Node]) -> None:
         """Note a call that copies or clears bytes, as many as ``sizeof`` says."""
@@ -946,27 +923,24 @@ def _node(slot: TypeSlot) -> Hashable:
     return ("slot", slot.extent, slot.scalar, slot.declarator, slot.call)
 
 
-def _leaves(parameter: Parameter) -> Iterator[Parameter]:
-    """Yield a parameter, and the fields of one that is a struct."""
-    yield parameter
-    for field in parameter.fields:
-        yield from _leaves(field)
-
-
 def _parent(above: Sequence[Node]) -> Node | None:
     """Return the nearest node around an expression that is neither a parenthesis nor an implicit conversion."""
     return next((each for each in reversed(above) if each.kind not in TRANSPARENT), None)
 
 
-def _scoped(function: Any) -> tuple[str, str]:
-    """Return the scope of a function, by clang's name of it, and the function's name; built-in ones have no scope."""
-    scope = function.semantic_parent
-    return str(scope.get_usr()) if scope is not None else "", str(function.spelling)
-
-
-def _differ(one: tuple[str, int] | None, other: tuple[str, int] | None) -> bool:
-    """Whether two types are of floating-point numbers, as many of them, but not of the same."""
-    return one is not None and other is not None and one[0] != other[0] and one[1] == other[1]
+def _chosen_by(functions: Iterable[Function]) -> Iterator[tuple[str, int]]:
+    """Yield the parameters by whose type C++ chooses between functions of a name, with clang's name of the function."""
+    alike: dict[tuple[str, str, int], list[Function]] = {}
+    for function in functions:
+        scope = function.node.cursor.semantic_parent
+        key = scope.get_usr() if scope is not None else "", function.name, len(function.parameters)
+        alike.setdefault(key, []).append(function)
+    for one, other in (pair for group in alike.values() for pair in itertools.permutations(group, 2)):
+        # Instances of a template are one definition, not overloads.
+        for index in range(len(one.parameters) if one.extent != other.extent and _is_written(other) else 0):
+            mine, theirs = (scalar_of(each.parameters[index].canonical) for each in (one, other))
+            if mine is not None and theirs is not None and mine[0] != theirs[0] and mine[1] == theirs[1]:
+                yield one.usr, index
 
 
 def _is_written(function: Function) -> bool:
