@@ -552,14 +552,18 @@ class _Finder:
 
     def _cast_in_macro(self, extent: Extent, found: tuple[str, int]) -> Hashable:
         """Note the casts in a macro's body; they share a class."""
-        slots = [
-            self._slot_at(file, token.start, token.start + len(token.text), found, self._on_device)
-            for file, token in self._text.in_macro(extent) or ()
-            if token.kind == "name" and self._text.spelled(token.text) == found
-        ]
+        places = self._written(extent, lambda token: token.kind == "name" and self._text.spelled(token.text) == found)
+        slots = [self._slot_at(place.file, place.start, place.end, found, self._on_device) for place, _ in places]
         nodes = [self._member(slot, slot.spelled, "cast", False, slot.extent) for slot in slots]
         self._union.join(*nodes)
         return nodes[-1] if nodes else None
+
+    def _written(self, extent: Extent, is_wanted: Callable[[Token], bool]) -> list[tuple[Extent, str]]:
+        """Return a place and its text; where a macro is used that is no number, the wanted tokens of its body."""
+        parts = self._text.in_macro(extent)
+        if parts is None:
+            return [(extent, self._text.sources[extent.file].of(extent))]
+        return [(self._text.extent_of(file, token), token.text) for file, token in parts if is_wanted(token)]
 
     def _call(self, node: Node, above: tuple[Node, ...]) -> None:
         called, name, arguments = node.referenced, node.spelling, node.arguments
@@ -763,14 +767,10 @@ class _Finder:
         if extent is None or self._function is None:
             return
         met = self._meets(node, above)
-        parts = self._text.in_macro(extent)
-        if parts is not None:
-            found = [(self._text.extent_of(f, token), token.text) for f, token in parts if self._text.is_literal(token)]
-        else:
-            found = [(extent, self._text.sources[extent.file].of(extent))]
-            if node.kind == "FLOATING_LITERAL" and not _NUMBER.match(found[0][1]):
-                words = self._text.within(extent.file, extent.start, extent.end)[:1]
-                found = [(self._text.extent_of(extent.file, w), w.text) for w in words if w.kind == "name"]
+        found = self._written(extent, self._text.is_literal)
+        if node.kind == "FLOATING_LITERAL" and self._text.in_macro(extent) is None and not _NUMBER.match(found[0][1]):
+            words = self._text.within(extent.file, extent.start, extent.end)[:1]
+            found = [(self._text.extent_of(extent.file, w), w.text) for w in words if w.kind == "name"]
         for place, text in found:
             self._note(Literal(place, text, node.canonical.spelling, self._label, ()), met)
 
@@ -782,12 +782,8 @@ class _Finder:
         scope = node.referenced.semantic_parent
         is_of_cuda = scope is None or scope.kind.name != "NAMESPACE"  # those of C++ keep NaN where they find it
         called = f"f{name}" if name in ("min", "max") and is_of_cuda and scalar_of(node.canonical) else name
-        parts = self._text.in_macro(extent)
-        if parts is None:
-            self._note(MathCall(extent, called, self._text.sources[extent.file].of(extent), self._label, ()), met)
-        for file, token in parts or ():
-            if token.kind == "name" and math_function(token.text) == name:
-                self._note(MathCall(self._text.extent_of(file, token), called, token.text, self._label, ()), met)
+        for place, text in self._written(extent, lambda token: math_function(token.text) == name):
+            self._note(MathCall(place, called, text, self._label, ()), met)
 
     def _choice(self, node: Node) -> None:
         """Note a choice between two numbers or vectors whose sides need not have one type."""

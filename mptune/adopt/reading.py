@@ -191,8 +191,8 @@ class Declaration:
 
     Attributes:
         kind: "function" (of the device), "prototype" (of one that is declared before it is defined), "struct",
-            "typedef", "enum", "constant" (``__constant__``), "device" (``__device__`` variable), "variable" (of both
-            sides, constant) or "macro".
+            "typedef", "enum", "constant" (``__constant__``), "device" (``__device__`` variable), "shared" (memory whose
+            size a launch gives), "variable" (of both sides, constant) or "macro".
         name: its name.
         extent: all of it, with ``template <...>``, ``#define`` and the semicolon.
         arguments: of a function's template, as those of a kernel.
@@ -475,6 +475,8 @@ _INDEX: Final = re.compile(
     r"|threadIdx\.(\w)\)?\+\(?(?:blockIdx\.\3\)?\*\(?blockDim|blockDim\.\3\)?\*\(?blockIdx)\.\3\b"
     r"|(?:gridDim\.(\w)\)?\*\(?blockDim|blockDim\.(\w)\)?\*\(?gridDim)\.(?:\4|\5)\b"
 )
+#: clang's errors of a function or type of CUDA that is not there.
+_NOT_THERE: Final = re.compile(r"(?:use of undeclared identifier|unknown type name) '((?:cuda|hip)[A-Z]\w*)'")
 #: clang's errors of an operator that is not there, and the functions' names of pairs, which have them in CUDA.
 _NO_OPERATOR: Final = re.compile(r"invalid operands|invalid argument type|no viable overloaded")
 _PAIR: Final = re.compile(r"\b(?:__)?(?:half2|(?:nv_|hip_)bfloat162)\b")
@@ -575,10 +577,10 @@ class _Reader:
             if missing := re.fullmatch(r"'(.+)' file not found", error.message):
                 remedy = next(text for start, text in _LIBRARIES.items() if missing[1].startswith(start))
                 self.refusals.append(Refusal(error.extent, f"includes {missing[1]}, which is not there", remedy, ""))
-            if missing := re.fullmatch(r"use of undeclared identifier '((?:cuda|hip)[A-Z]\w*)'", error.message):
-                launches = "Launch" in missing[1] and "Kernel" in missing[1]
+            if missing := _NOT_THERE.fullmatch(error.message):
+                launches = "Launch" in missing[1]
                 remedy = "launch kernels as k<<<blocks, threads>>>(arguments)" if launches else "do without it"
-                self.refusals.append(Refusal(error.extent, f"calls {missing[1]}, which is not there", remedy, ""))
+                self.refusals.append(Refusal(error.extent, f"uses {missing[1]}, which is not there", remedy, ""))
 
     def _kernel(self, function: Function) -> None:
         used = self._used_functions(function)
@@ -590,6 +592,8 @@ class _Reader:
         texts = [_HIP_PLACE.sub(lambda m: f"{m[1].lower()}{m[2]}.{m[3]}", text) for text in code]
         text = "".join(texts)
         accesses = self._accesses.of(function)
+        needs = self._needs(used)
+        shares = "__shared__" in text or "HIP_DYNAMIC_SHARED" in text or any(need.kind == "shared" for need in needs)
         kernel = Kernel(
             name=function.name,
             arguments=function.arguments,
@@ -600,10 +604,10 @@ class _Reader:
             ),
             extent=function.extent,
             body=function.body,
-            needs=self._needs(used),
+            needs=needs,
             calls=tuple(self._facts(function).calls.values()),
             has_barrier="__syncthreads" in text,
-            has_shared="__shared__" in text or "HIP_DYNAMIC_SHARED" in text,
+            has_shared=shares,
             is_flat=_PLACE.search(_INDEX.sub("", _PLACE_CAST.sub("", text))) is None,
             asks_elsewhere=_PLACE.search("".join(texts[1:])) is not None,
         )
@@ -760,7 +764,7 @@ class _Reader:
         if kind == "VAR_DECL":
             kinds = {child.kind for child in node.children}
             found = "device" if "CUDADEVICE_ATTR" in kinds else "variable"
-            found = "constant" if "CUDACONSTANT_ATTR" in kinds else found
+            found = "constant" if "CUDACONSTANT_ATTR" in kinds else "shared" if "CUDASHARED_ATTR" in kinds else found
             return Declaration(found, node.spelling, extent, memory=_memory(element_of(node.canonical)))
         if kind in _KINDS:
             scope = node.cursor.semantic_parent.get_usr() if _KINDS[kind] == "struct" else ""

@@ -165,6 +165,9 @@ def rewritten(text: str, kernels: Mapping[str, KernelFacts]) -> str:
         )
         if declared:
             changes.append((found.start(), found.end(), _dynamic(declared[1], declared[2], code, found.start())))
+            # The address of an array outside of functions, which is an object of the layer: (double*)+shared.
+            cast = rf"(?:\breinterpret_cast\s*<[^;{{}}()]*>\s*\(|\*\s*\))\s*(?={declared[2]}\b)"
+            changes += [(at.end(), at.end(), "+") for at in re.finditer(cast, code)]
     changes += [
         (found.start(), found.end(), _dynamic(found[1], found[2], code, found.start()))
         for found in HIP_SHARED.finditer(code)

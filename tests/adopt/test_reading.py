@@ -453,12 +453,13 @@ int main() { k<<<1, 1>>>(nullptr); }
 
 def test_calls_of_the_runtime_that_are_not_there_are_refused_with_what_to_write(tmp_path: Path) -> None:
     text = """__global__ void k(double* x) { x[0] = 1.0; }
-int main() { void* given[1]; cudaLaunchKernel((void*)k, 1, 1, given, 0, 0); }
+int main() { cudaLaunchConfig_t c; }
+void other() { void* given[1]; cudaLaunchCooperativeKernel((void*)k, 1, 1, given, 0, 0); }
 """
-    (refusal,) = read_texts(tmp_path, {"address.cu": text}).refusals
-    assert str(refusal).endswith(
-        "calls cudaLaunchKernel, which is not there; launch kernels as k<<<blocks, threads>>>(arguments)"
-    )
+    refusals = read_texts(tmp_path, {"address.cu": text}).refusals
+    for refusal, name in zip(refusals, ("cudaLaunchConfig_t", "cudaLaunchCooperativeKernel"), strict=True):
+        expected = f"uses {name}, which is not there; launch kernels as k<<<blocks, threads>>>(arguments)"
+        assert str(refusal).endswith(expected)
 
 
 def test_names_that_the_program_declares_are_no_constructs_of_cuda(tmp_path: Path) -> None:
