@@ -370,15 +370,14 @@ def read(
         units = parse(files, defines, includes, {**texts, **changed})
     originals = {file.path: file for file in found if file.path in changed}
     reader = _Reader(units)
-    clashing = dict(_clashing(reader.kernels.values()))
-    refusals = itertools.chain(cut.refusals, reader.refusals, clashing.values())
+    refusals = (*cut.refusals, *reader.refusals)
     program = Program(
         sources=tuple(unit.path for unit in units),
         files=tuple({source.path: source for unit in units for source in unit.files()}.values()),
         defines=dict(defines or {}),
         includes=tuple(includes),
         entry=reader.entry,
-        kernels=tuple(kernel for label, kernel in reader.kernels.items() if label not in clashing),
+        kernels=tuple(reader.kernels.values()),
         launches=tuple(reader.launches.values()),
         refusals=tuple({str(refusal): refusal for refusal in refusals}.values()),
         errors=tuple(error for error in reader.errors if error.extent is not None),
@@ -395,18 +394,6 @@ def read(
             hint = f"; no launch in the same file says which types the template {unused} has"
         raise ProgramError(f"no kernel in {', '.join(map(str, files))}{hint}")
     return dataclasses.replace(program, tuned=_tuned(program, kernels))
-
-
-def _clashing(kernels: Iterable[Kernel]) -> Iterator[tuple[str, Refusal]]:
-    """Yield the kernels that use structs of one name in several namespaces, by label, each with a refusal."""
-    for kernel in kernels:
-        known: dict[str, Declaration] = {}
-        for need in (need for need in kernel.needs if need.kind == "struct" and need.name):
-            other = known.setdefault(need.name, need)
-            if other.namespace != need.namespace:
-                what = f"uses a struct {need.name} beside another one of that name at {other.extent}"
-                yield kernel.label, Refusal(need.extent, what, "give one of the two another name", kernel.label)
-                break
 
 
 def _templates(unit: TranslationUnit) -> Iterator[str]:
@@ -525,6 +512,10 @@ _LIBRARIES: Final = {
 }  # fmt: skip
 
 
+#: Why a kernel cannot be adopted: the place, what the kernel does there, and what to do.
+_Reason = tuple[Extent, str, str]
+
+
 @dataclass(slots=True)
 class _Facts:
     """The functions a function uses, its template calls, the declarations it names, and reasons to refuse it."""
@@ -532,7 +523,7 @@ class _Facts:
     called: dict[str, None] = field(default_factory=dict)
     calls: dict[Extent, TemplateCall] = field(default_factory=dict)
     targets: dict[tuple[str, bool], Node] = field(default_factory=dict)
-    forbidden: list[tuple[Extent, str, str]] = field(default_factory=list)
+    forbidden: list[_Reason] = field(default_factory=list)
 
 
 class _Reader:
@@ -584,7 +575,9 @@ class _Reader:
 
     def _kernel(self, function: Function) -> None:
         used = self._used_functions(function)
-        reasons = list(self._reasons(function, used)) or list(self._errors_in(function, used))
+        needs = self._needs(used)
+        found = list(self._reasons(function, used, needs)) or list(self._errors_in(used))
+        reasons = [Refusal(place, what, remedy, function.label) for place, what, remedy in found]
         self.refusals += reasons
         if reasons:
             return
@@ -592,7 +585,6 @@ class _Reader:
         texts = [_HIP_PLACE.sub(lambda m: f"{m[1].lower()}{m[2]}.{m[3]}", text) for text in code]
         text = "".join(texts)
         accesses = self._accesses.of(function)
-        needs = self._needs(used)
         shares = "__shared__" in text or "HIP_DYNAMIC_SHARED" in text or any(need.kind == "shared" for need in needs)
         kernel = Kernel(
             name=function.name,
@@ -624,8 +616,8 @@ class _Reader:
                     waiting.append(self._functions[usr])
         return list(found.values())
 
-    def _errors_in(self, kernel: Function, used: list[Function]) -> Iterator[Refusal]:
-        """Yield a refusal for clang's first error in a kernel."""
+    def _errors_in(self, used: list[Function]) -> Iterator[_Reason]:
+        """Yield clang's first error in a kernel."""
         for error in self.errors:
             function = next((f for f in used if error.extent is not None and error.extent in f.extent), None)
             if function is not None and error.extent is not None:
@@ -633,27 +625,31 @@ class _Reader:
                 if _NO_OPERATOR.search(error.message) and _PAIR.search(self._text(function.extent)):
                     remedy = "pairs of numbers of 16 bits have no operators here: "
                     remedy += "write __hadd2, __hmul2, __hfma2 or their like"
-                yield Refusal(error.extent, f"does not compile ({error.message})", remedy, kernel.label)
+                yield error.extent, f"does not compile ({error.message})", remedy
                 return
 
-    def _reasons(self, kernel: Function, used: list[Function]) -> Iterator[Refusal]:
+    def _reasons(self, kernel: Function, used: list[Function], needs: Iterable[Declaration]) -> Iterator[_Reason]:
+        """Yield why a kernel cannot be adopted, by the functions and declarations that it uses."""
         for node in kernel.parameters:
             spelled, place = bare_name(node.canonical), node.extent or kernel.extent
             if node.canonical.kind.name == "RECORD" and spelled.startswith(("cuda", "hip")):
-                yield Refusal(
-                    place, f"takes a {spelled} by value, which is CUDA's own", "pass what is in it", kernel.label
-                )
+                yield place, f"takes a {spelled} by value, which is CUDA's own", "pass what is in it"
             if "(lambda at " in spelled:
                 what = f"takes a lambda by value as {node.spelling}, whose captures have no names"
-                remedy = "make it a struct with operator() and fields for what it captures"
-                yield Refusal(place, what, remedy, kernel.label)
+                yield place, what, "make it a struct with operator() and fields for what it captures"
         for function in used:
             facts = self._facts(function)
-            for extent, what, remedy in facts.forbidden:
-                yield Refusal(extent, what, remedy, kernel.label)
+            yield from facts.forbidden
             if any(function in self._used_functions(self._functions[usr]) for usr in facts.called):
-                what = f"calls {function.name} recursively"
-                yield Refusal(function.extent, what, "write it as a loop", kernel.label)
+                yield function.extent, f"calls {function.name} recursively", "write it as a loop"
+        known: dict[str, Declaration] = {}
+        for need in needs:
+            if need.kind == "device" and "__managed__" in self._text(need.extent):
+                yield need.extent, f"uses {need.name}, a variable that the host has, too", "pass it as an argument"
+            other = known.setdefault(need.name, need) if need.kind == "struct" and need.name else need
+            if other.namespace != need.namespace:
+                what = f"uses a struct {need.name} beside another one of that name at {other.extent}"
+                yield need.extent, what, "give one of the two another name"
 
     def _facts(self, function: Function) -> _Facts:
         """Look through a function once."""

@@ -505,9 +505,12 @@ def test_a_kernel_that_takes_what_has_no_fields_of_the_program_leaves_the_others
     (tmp_path / "two.cu").write_text(
         """
 __global__ void fill(cudaPitchedPtr out) { ((double*)out.ptr)[0] = 1; }
+__managed__ double by = 3;
+__global__ void scale(double* u) { u[0] *= by; }
 __global__ void twice(double* u) { u[0] *= 2; }
 int main() {
   cudaPitchedPtr a;
+  scale<<<1, 1>>>((double*)a.ptr);
   fill<<<1, 1>>>(a);
   twice<<<1, 1>>>((double*)a.ptr);
 }
@@ -515,5 +518,7 @@ int main() {
     )
     program = read([tmp_path / "two.cu"])
     assert [kernel.name for kernel in program.kernels] == ["twice"]
-    (refusal,) = program.refusals
-    assert (refusal.kernel, refusal.remedy) == ("fill", "pass what is in it")
+    assert [(refusal.kernel, refusal.extent.line, refusal.remedy) for refusal in program.refusals] == [
+        ("fill", 2, "pass what is in it"),
+        ("scale", 3, "pass it as an argument"),
+    ]
