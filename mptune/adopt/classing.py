@@ -551,7 +551,9 @@ class _Finder:
         return own
 
     def _cast_in_macro(self, extent: Extent, found: tuple[str, int]) -> Hashable:
-        """Note the casts in a macro's body; they share a class."""
+        """Note the casts in a macro's body; they share a class. A macro that is a number has none."""
+        if self._text.in_macro(extent) is None:
+            return None
         places = self._written(extent, lambda token: token.kind == "name" and self._text.spelled(token.text) == found)
         slots = [self._slot_at(place.file, place.start, place.end, found, self._on_device) for place, _ in places]
         nodes = [self._member(slot, slot.spelled, "cast", False, slot.extent) for slot in slots]
