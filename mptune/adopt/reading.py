@@ -16,6 +16,7 @@ from mptune.adopt.number_types import NUMBERS, bare_name, element_of, fields_wit
 from mptune.adopt.outlining import CutLoop, outlined
 from mptune.adopt.parsing import (
     FUNCTIONS,
+    REFERENCES,
     Diagnostic,
     Extent,
     Function,
@@ -491,7 +492,6 @@ _FORBIDDEN: Final = (
     (re.compile(r"__trap|__nanosleep|clock64|wall_clock64"),
      "what only a GPU has (__trap, clocks)", "leave it out: mptune measures times itself"),
 )  # fmt: skip
-_REFERENCES: Final = ("DECL_REF_EXPR", "CALL_EXPR", "MEMBER_REF_EXPR")
 _NAMED: Final = ("VAR_DECL", "PARM_DECL", "FIELD_DECL", "FUNCTION_DECL")
 #: Kinds that may name a declaration, by themselves or by their type.
 _NAMING: Final = (
@@ -668,7 +668,7 @@ class _Reader:
                 facts.forbidden.append((place, f"uses {what}", remedy))
         for node in function.node.walk():
             place = node.extent or function.extent
-            called = node.referenced if node.kind in _REFERENCES else None
+            called = node.referenced if node.kind in REFERENCES else None
             if called is not None and called.kind.name in FUNCTIONS:
                 usr = called.get_usr()
                 if usr in self._functions:
