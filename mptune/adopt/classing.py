@@ -347,7 +347,7 @@ class _Finder:
             slot = self._slot_at(name.file, auto.start, auto.start + len("auto"), found, True)
         if slot is not None:
             self._union.join(own, self._member(slot, node.spelling, kind, is_pointer(canonical), name, function))
-        elif auto is not None:
+        elif auto is not None or (kind == "result" and not words):  # (a lambda writes no result)
             self._follows.setdefault(own, [])
         else:
             self._keep(own, "its type is not written where it could be changed")

@@ -453,6 +453,21 @@ double* upload(const std::vector<double>& v) {
     assert sorted(uploads) == ["a", "b"]
 
 
+def test_a_lambda_that_returns_memory_has_the_type_of_what_it_returns(tmp_path: Path) -> None:
+    found = classes_of(
+        tmp_path,
+        """
+__global__ void k(double* a, double* b) { a[0] = b[0]; }
+int main() {
+  auto blank = [](int n) { double* p; cudaMalloc(&p, n * sizeof(double)); return p; };
+  double *a = blank(8), *b = blank(8);
+  k<<<1, 1>>>(a, b);
+}
+""",
+    )
+    assert {one.name: one.kept for one in found.classes} == {"a": "", "b": ""}
+
+
 def test_addresses_in_a_list_have_nothing_in_common(tmp_path: Path) -> None:
     found = classes_of(
         tmp_path,
