@@ -42,8 +42,9 @@ from mptune.adopt.number_types import (
     scalar_of,
 )
 from mptune.adopt.parsing import ANY_CAST, TRANSPARENT, Extent, Function, Node, TranslationUnit, bare, specialisation_of
-from mptune.adopt.reading import Memory, Parameter, Program
+from mptune.adopt.reading import Memory, Program, arguments_by_address, launched_by_address
 from mptune.adopt.source_text import SourceText
+from mptune.adopt.template import fields_of
 from mptune.cpp.tokens import Token
 
 _VARIABLES: Final = ("DECL_REF_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR")
@@ -55,6 +56,11 @@ _NUMBER: Final = re.compile(r"\.?\d.*")
 #: Functions that read the bits of a number.
 _BITS: Final = re.compile(r"__(double|float)(_as_|2hiint|2loint)\w*")
 _Noted = TypeVar("_Noted", Literal, MathCall, Choice)
+#: A call of a function of the host, after the call of the function that it is in.
+_Call = tuple[Extent, ...]
+#: Further calls, and calls within so many, share the nodes of a function.
+_MOST_CALLS: Final = 400
+_MOST_CALLS_DEEP: Final = 4
 
 
 def type_classes(
@@ -67,8 +73,7 @@ def type_classes(
         sharing: gives the names of the classes that a run has in the same memory, for each memory: they become one.
     """
     finder = _Finder(program)
-    for unit in program.units:
-        finder.read(unit)
+    finder.read()
     found = finder.result()
     groups = [list(group) for group in sharing(found)] if sharing is not None else []
     if not any(len(group) > 1 for group in groups):
@@ -82,7 +87,9 @@ class _Finder:
     """Gathers slots and what merges them, over the files of a program.
 
     A node stands for something with a type: a slot, a declaration (by clang's name for it), a parameter of a function
-    by its position, or a function's result. Nodes that must have the same type are joined.
+    by its position, or a function's result. Nodes that must have the same type are joined. A function of the host is
+    read once for each call, with nodes of its own, so that a function that is called for several buffers does not join
+    their classes.
     """
 
     def __init__(self, program: Program) -> None:
@@ -91,20 +98,26 @@ class _Finder:
         self._host_uses = HostUses(program, self._text, self._place)
         self._union = Union()
         self._members: dict[tuple[object, ...], Member] = {}
-        self._slots: dict[tuple[Extent, str, str, str], TypeSlot] = {}
+        self._slots: dict[tuple[object, ...], TypeSlot] = {}
         self._kept: list[tuple[Hashable, str]] = []
         #: Numbers that a loop changes again and again, and fields of structs that are in arrays.
         self._updated: list[Hashable] = []
         self._in_memory: list[Hashable] = []
         #: Literals, functions and choices, with the nodes that each meets.
         self._noted: dict[tuple[type, Extent, str], tuple[Literal | MathCall | Choice, list[Hashable]]] = {}
-        self._copies: dict[Extent, tuple[str, list[Hashable], Sequence[Node]]] = {}
-        self._reads: dict[tuple[Extent, str], tuple[Hashable, bool, bool]] = {}
-        self._braced: dict[Extent, tuple[Hashable, list[Hashable], bool]] = {}
+        self._copies: dict[tuple[Extent, _Call], tuple[str, list[Hashable], list[Hashable], Sequence[Node]]] = {}
+        self._reads: dict[tuple[Extent, str, _Call], tuple[Hashable, bool, bool]] = {}
+        self._braced: dict[tuple[Extent, _Call], tuple[Hashable, list[Hashable], bool]] = {}
         #: The values that variables declared ``auto`` follow; the slots of typedefs of pointers and arrays.
         self._follows: dict[Hashable, list[Hashable]] = {}
         self._memory_types: dict[str, TypeSlot] = {}
-        self._seen: set[str] = set()
+        #: The functions of the host that are given or return memory, with the calls that they are still to be read for.
+        functions = [function for unit in program.units for function in unit.functions]
+        self._by_call = {f.usr: f for f in functions if _is_given_memory(f) and not program.originals}
+        self._chosen = set(_chosen_by(functions))
+        self._calls: dict[tuple[str, _Call], bool] = {}
+        self._prototypes: dict[str, list[Node]] = {}
+        self._call_read: _Call = ()
         self._function: Function | None = None
         self._owners_at = [
             (place, kernel.label, owner)
@@ -124,10 +137,8 @@ class _Finder:
 
     def _structs_in_memory(self) -> None:
         """Let the fields of structs in memory have one type, if nothing else is in them; else they keep theirs."""
-        parameters = [
-            inner for kernel in self._program.kernels for outer in kernel.parameters for inner in _leaves(outer)
-        ]
-        memories = [each.memory for each in parameters]
+        parameters = (outer for kernel in self._program.kernels for outer in kernel.parameters)
+        memories = [inner.memory for outer in parameters for inner, _ in fields_of(outer)]
         memories += [need.memory for kernel in self._program.kernels for need in kernel.needs]
         found: dict[str, Memory] = {memory.name: memory for memory in memories if memory is not None}
         for memory in found.values():
@@ -145,20 +156,40 @@ class _Finder:
 
     # -- declarations --------------------------------------------------------------------------------------------------
 
-    def read(self, unit: TranslationUnit) -> None:
-        """Read a file with the headers that it includes."""
+    def read(self) -> None:
+        """Read the files of the program with the headers that they include."""
+        self._needed = [need.extent for kernel in self._program.kernels for need in kernel.needs]
+        seen: set[str] = set()
+        for unit in self._program.units:
+            self._open(unit)
+            for node, start in self._with_starts(unit.top):
+                self._declaration(node, start)
+            for function in unit.functions:
+                if function.usr not in seen and function.usr not in self._by_call:
+                    self._read_function(function)
+                seen.add(function.usr)
+        while waiting := self._unread():
+            for unit in self._program.units:
+                own = [(function, call) for function in unit.functions for usr, call in waiting if usr == function.usr]
+                if own:
+                    self._open(unit)
+                for function, call in own:
+                    if not self._calls[function.usr, call]:
+                        self._calls[function.usr, call] = True
+                        self._read_function(function, call)
+
+    def _unread(self) -> list[tuple[str, _Call]]:
+        """Return the functions of the host that are still to be read, with the calls; at last those never called."""
+        found = [each for each, is_read in self._calls.items() if not is_read]
+        if not found:
+            called = {usr for usr, _ in self._calls}
+            found = [(usr, ()) for usr in self._by_call if usr not in called]
+            self._calls |= dict.fromkeys(found, False)
+        return found
+
+    def _open(self, unit: TranslationUnit) -> None:
         self._unit = unit
         self._text.read(unit)
-        self._needed = [need.extent for kernel in self._program.kernels for need in kernel.needs]
-        self._named_alike: dict[tuple[str, str], list[Function]] = {}
-        for function in unit.functions:
-            self._named_alike.setdefault(_scoped(function.node.cursor), []).append(function)
-        for node, start in self._with_starts(unit.top):
-            self._declaration(node, start)
-        for function in unit.functions:
-            if function.usr not in self._seen:
-                self._seen.add(function.usr)
-                self._read_function(function)
 
     def _with_starts(self, nodes: Iterable[Node]) -> Iterator[tuple[Node, int | None]]:
         """Yield nodes, each with the place where its declaration begins: that of its first declarator."""
@@ -183,8 +214,10 @@ class _Finder:
             for child in node.children:
                 self._statement(child, ())
         elif node.kind == "FUNCTION_DECL" and not node.cursor.is_definition():
-            attributes = {child.kind for child in node.children}
-            self._signature(node, node.spelling, bool(attributes & {"CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR"}))
+            self._prototypes.setdefault(node.usr, []).append(node)
+            if node.usr not in self._by_call:
+                attributes = {child.kind for child in node.children}
+                self._signature(node, node.spelling, bool(attributes & {"CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR"}))
 
     def _typedef(self, node: Node) -> None:
         """Note a typedef. Its uses are replaced by the type it stands for, except pointers and arrays."""
@@ -228,26 +261,51 @@ class _Finder:
 
     def _signature(self, node: Node, name: str, on_device: bool) -> None:
         start = node.extent.start if node.extent is not None else None
-        self._union.join((node.usr, "result"), self._declare(node, "result", name, on_device, start))
+        self._union.join((node.usr, "result", *self._call_read), self._declare(node, "result", name, on_device, start))
         parameters = [child for child in node.children if child.kind == "PARM_DECL"]
         for index, parameter in enumerate(parameters):
             start = parameter.extent.start if parameter.extent is not None else None
             kind = "parameter" if on_device else "host"
-            self._union.join((node.usr, index), self._declare(parameter, kind, name, on_device, start))
+            place = self._declare(parameter, kind, name, on_device, start)
+            self._union.join((node.usr, index, *self._call_read), place)
+            if (node.usr, index) in self._chosen:
+                self._keep(place, f"chooses between functions named {node.spelling}")
 
-    def _read_function(self, function: Function) -> None:
-        self._function = function
+    def _read_function(self, function: Function, call: _Call = ()) -> None:
+        """Read a function; one of the host for a call of it."""
+        self._function, self._call_read = function, call
         scope = function.node.cursor.semantic_parent
         owner = specialisation_of(scope.type.get_canonical()) if scope is not None else None
         is_one = owner is not None and len(self._unit.specialisations.get(owner.template, ())) == 1
         of_class = owner.arguments if owner is not None and is_one else ()
         with self._text.bound((*of_class, *function.arguments)):
-            self._signature(function.node, function.label, function.is_device)
+            prototypes = self._prototypes.get(function.usr, ()) if function.usr in self._by_call else ()
+            for node in (function.node, *prototypes):
+                self._signature(node, function.label, function.is_device)
             for member, value in itertools.pairwise(function.node.children):
                 if member.kind == "MEMBER_REF" and member.referenced is not None:  # initialised by a constructor
                     self._fill(member.referenced.get_usr(), value)
             self._statement(function.block, ())
-        self._function = None
+        self._function, self._call_read = None, ()
+
+    def _own(self, declared: Any) -> Hashable:
+        """Return the node of a declaration: of a local of a function, as the call that is read has it."""
+        usr: str = declared.get_usr()
+        if not self._call_read or self._function is None or declared.storage_class.name == "STATIC":
+            return usr
+        parent = declared.semantic_parent
+        return (usr, *self._call_read) if parent is not None and parent.get_usr() == self._function.usr else usr
+
+    def _called(self, called: Any, extent: Extent | None, part: str | int) -> Hashable:
+        """Return the node of the result or of a parameter of a function, as a call of it has that."""
+        usr: str = called.get_usr()
+        if usr not in self._by_call:
+            return (usr, part)
+        call = (*self._call_read, extent) if extent is not None else ()
+        is_one_more = (usr, call) not in self._calls and len(self._calls) >= _MOST_CALLS
+        call = () if is_one_more or len(call) > _MOST_CALLS_DEEP else call
+        self._calls.setdefault((usr, call), False)
+        return (usr, part, *call)
 
     @property
     def _on_device(self) -> bool:
@@ -272,12 +330,12 @@ class _Finder:
     def _declare(self, node: Node, kind: str, function: str, on_device: bool, start: int | None) -> Hashable:
         """Note a declaration; return its node, None if it has no floating-point type."""
         canonical = node.cursor.result_type.get_canonical() if kind == "result" else node.canonical
-        found, name = scalar_of(canonical), self._unit.name(node.cursor)
+        found, name = scalar_of(canonical), node.unit.name(node.cursor)
         if found is None or start is None or node.extent is None or name is None:
             return None
         if not node.spelling:  # a parameter
             name = dataclasses.replace(node.extent, start=node.extent.end)
-        own = node.usr + (" result" if kind == "result" else "")
+        own = (node.usr, " result", *self._call_read) if kind == "result" else self._own(node.cursor)
         before = dataclasses.replace(node.extent, file=name.file, start=start, end=name.start)
         words = self._text.within(name.file, start, name.start)
         auto = next((token for token in words if token.text == "auto"), None)
@@ -289,7 +347,7 @@ class _Finder:
             slot = self._slot_at(name.file, auto.start, auto.start + len("auto"), found, True)
         if slot is not None:
             self._union.join(own, self._member(slot, node.spelling, kind, is_pointer(canonical), name, function))
-        elif auto is not None:
+        elif auto is not None or (kind == "result" and not words):  # (a lambda writes no result)
             self._follows.setdefault(own, [])
         else:
             self._keep(own, "its type is not written where it could be changed")
@@ -300,7 +358,7 @@ class _Finder:
     ) -> Hashable:
         function = self._label if function is None else function
         member = Member(name, function, kind, is_memory, slot, extent)
-        self._members.setdefault((extent, kind, slot.scalar, function), member)
+        self._members.setdefault((extent, kind, slot.scalar, function, slot.call), member)
         return _node(slot)
 
     def _keep(self, place: Hashable, why: str) -> None:
@@ -334,8 +392,8 @@ class _Finder:
     ) -> TypeSlot:
         place = self._text.place(file, start, end)
         text = self._text.sources[file].of(place)
-        slot = TypeSlot(place, text, *found, declarator, self._label, on_device)
-        return self._slots.setdefault((place, found[0], declarator, self._label), slot)
+        slot = TypeSlot(place, text, *found, declarator, self._label, on_device, self._call_read)
+        return self._slots.setdefault((place, found[0], declarator, self._label, self._call_read), slot)
 
     # -- statements and expressions ------------------------------------------------------------------------------------
 
@@ -361,7 +419,7 @@ class _Finder:
             self._update(node, self._place(children[0]), above)
         elif kind == "RETURN_STMT" and children and self._function is not None:
             if is_pointer(self._function.node.cursor.result_type.get_canonical()):
-                self._union.join((self._function.usr, "result"), self._place(children[0]))
+                self._union.join((self._function.usr, "result", *self._call_read), self._place(children[0]))
         elif kind in ANY_CAST:
             self._cast(node)
         elif kind == "CALL_EXPR":
@@ -388,13 +446,15 @@ class _Finder:
             return
         parent = _parent(above)
         is_stored = parent is not None and (
-            (parent.kind == "VAR_DECL" and parent.usr not in self._follows)
+            (parent.kind == "VAR_DECL" and self._own(parent.cursor) not in self._follows)
             or parent.kind in (*ANY_CAST, "INIT_LIST_EXPR")
             or (parent.kind == "RETURN_STMT" and not any(each.kind == "LAMBDA_EXPR" for each in above))
             or parent.operator == "="
             or (not self._on_device and _is_converted(parent, node))
         )
-        self._reads.setdefault((inner.extent, self._label), (self._place(inner), self._on_device, is_stored))
+        self._reads.setdefault(
+            (inner.extent, self._label, self._call_read), (self._place(inner), self._on_device, is_stored)
+        )
 
     def _local(self, node: Node, start: int | None) -> None:
         own = self._variable(node, start)
@@ -420,8 +480,8 @@ class _Finder:
         """Return the node of the variable or result that braces initialise; None for any other, and within braces."""
         parent = _parent(above)
         if parent is not None and parent.kind == "RETURN_STMT" and self._function is not None:
-            return (self._function.usr, "result")
-        return parent.usr if parent is not None and parent.kind == "VAR_DECL" else None
+            return (self._function.usr, "result", *self._call_read)
+        return self._own(parent.cursor) if parent is not None and parent.kind == "VAR_DECL" else None
 
     def _fill(self, own: Hashable, value: Node) -> None:
         """Note an initial value: memory is shared, and numbers in braces may need a cast."""
@@ -432,6 +492,7 @@ class _Finder:
                 self._union.join(own, self._place(value))
             return
         is_struct = kind.kind.name == "RECORD" and scalar_of(kind) is None
+        own = own if scalar_of(kind) is not None else None  # addresses in a list of void* have nothing in common
         fields = (field.get_usr() for field in kind.get_fields()) if is_struct else itertools.repeat(own)
         for place, each in zip(fields, value.children, strict=False):
             named = each.children[0] if each.children and each.children[0].kind == "MEMBER_REF" else None
@@ -441,7 +502,9 @@ class _Finder:
             is_number = scalar_of(each.canonical) == ("double", 1) and not is_pointer(each.canonical)
             is_literal = all(inner.kind in LITERAL for inner in each.walk())
             if is_number and not is_literal and bare(each).kind != "INIT_LIST_EXPR" and each.extent is not None:
-                self._braced.setdefault(each.extent, (place, list(self._values(each)), self._on_device))
+                self._braced.setdefault(
+                    (each.extent, self._call_read), (place, list(self._values(each)), self._on_device)
+                )
 
     def _assign(self, node: Node, above: tuple[Node, ...]) -> None:
         left, right = node.children
@@ -488,15 +551,21 @@ class _Finder:
         return own
 
     def _cast_in_macro(self, extent: Extent, found: tuple[str, int]) -> Hashable:
-        """Note the casts in a macro's body; they share a class."""
-        slots = [
-            self._slot_at(file, token.start, token.start + len(token.text), found, self._on_device)
-            for file, token in self._text.in_macro(extent) or ()
-            if token.kind == "name" and self._text.spelled(token.text) == found
-        ]
+        """Note the casts in a macro's body; they share a class. A macro that is a number has none."""
+        if self._text.in_macro(extent) is None:
+            return None
+        places = self._written(extent, lambda token: token.kind == "name" and self._text.spelled(token.text) == found)
+        slots = [self._slot_at(place.file, place.start, place.end, found, self._on_device) for place, _ in places]
         nodes = [self._member(slot, slot.spelled, "cast", False, slot.extent) for slot in slots]
         self._union.join(*nodes)
         return nodes[-1] if nodes else None
+
+    def _written(self, extent: Extent, is_wanted: Callable[[Token], bool]) -> list[tuple[Extent, str]]:
+        """Return a place and its text; where a macro is used that is no number, the wanted tokens of its body."""
+        parts = self._text.in_macro(extent)
+        if parts is None:
+            return [(extent, self._text.sources[extent.file].of(extent))]
+        return [(self._text.extent_of(file, token), token.text) for file, token in parts if is_wanted(token)]
 
     def _call(self, node: Node, above: tuple[Node, ...]) -> None:
         called, name, arguments = node.referenced, node.spelling, node.arguments
@@ -507,14 +576,16 @@ class _Finder:
             for index, (argument, parameter) in enumerate(zip(arguments, parameters, strict=False)):
                 kind = parameter.type.get_canonical()
                 if is_pointer(kind):
-                    place = self._place(argument)
-                    self._union.join((called.get_usr(), index), place)
+                    place, given = self._place(argument), self._called(called, node.extent, index)
+                    self._union.join(given, place)
                     kind = kind.get_pointee().get_canonical() if "REFERENCE" in kind.kind.name else kind
                     is_template = bool(self._program.originals) and called.get_num_template_arguments() > 0
                     is_unknown = place is None and held_by(kind) is not None
                     if (is_template or is_unknown) and not self._on_device and argument.extent is not None:
-                        self._host_uses.note_place(argument.extent, (called.get_usr(), index))
-            self._keep_overload(called, parameters, arguments)
+                        self._host_uses.note_place(argument.extent, given)
+        elif name == "cudaLaunchKernel" and (kernel := launched_by_address(node)) is not None:
+            for index, address in enumerate(arguments_by_address(node) or ()):
+                self._union.join((kernel.get_usr(), index), self._place(address))
         elif runtime := RUNTIME.fullmatch(name):
             self._runtime(node, f"cuda{runtime[1]}", arguments)
         elif (
@@ -528,7 +599,7 @@ class _Finder:
             for element in map(bare, arguments):
                 place = self._place(element) if scalar_of(element.canonical) == ("double", 1) else None
                 if place is not None and element.extent is not None and self._function is not None:
-                    self._reads.setdefault((element.extent, self._function.label), (place, False, False))
+                    self._reads.setdefault((element.extent, self._label, self._call_read), (place, False, False))
         elif name in ("memcpy", "memmove", "memset") and len(arguments) == 3:
             self._bytes(name, arguments)
         elif not self._on_device:
@@ -543,25 +614,6 @@ class _Finder:
                 self._keep(
                     self._place(bare(argument)), "it is printed" if name == "printf" else f"its bits are read by {name}"
                 )
-
-    def _keep_overload(self, called: Any, parameters: Sequence[Any], arguments: Sequence[Node]) -> None:
-        """Keep the types by which C++ chooses between the program's functions of one name."""
-        alike, usr = self._named_alike.get(_scoped(called), []), called.get_usr()
-        own = {function.extent for function in alike if function.usr == usr}
-        types = [parameter.type.get_canonical() for parameter in parameters]
-        if called.kind.name == "CXX_METHOD":  # the first argument of an operator is the object
-            arguments = arguments[max(len(arguments) - len(types), 0) :]
-        for other in alike:
-            # Instances of a template are one definition, not overloads.
-            is_other = other.usr != usr and other.extent not in own
-            if not is_other or not _is_written(other) or len(other.parameters) != len(types):
-                continue
-            for index, (argument, mine, parameter) in enumerate(zip(arguments, types, other.parameters, strict=False)):
-                if _differ(scalar_of(mine), scalar_of(parameter.canonical)):
-                    # Numbers that the host reads get their own type again.
-                    is_by_type = self._on_device or is_pointer(mine)
-                    for node in [(usr, index), *(self._values(argument) if is_by_type else ())]:
-                        self._keep(node, f"chooses between functions named {other.name}")
 
     def _bytes(self, name: str, arguments: Sequence[Node]) -> None:
         """Note a call that copies or clears bytes, as many as ``sizeof`` says."""
@@ -585,7 +637,7 @@ class _Finder:
         if node.extent is None:
             return
         places = [self._place(argument) for argument in arguments]
-        self._copies[node.extent] = (name, places, arguments)
+        self._copies[node.extent, self._call_read] = (name, places, list(map(self._sized, arguments)), arguments)
         direction = " ".join(inner.spelling for argument in arguments[3:] for inner in argument.walk())
         of_device = [place for place in places if place is not None]
         if "DeviceToDevice" in direction and len(places) > 1:
@@ -622,8 +674,7 @@ class _Finder:
                 return None
             if self._unit.extent(declared) is None:  # a component of double3 and its like
                 return self._place(children[0]) if kind == "MEMBER_REF_EXPR" and children else None
-            usr: str = declared.get_usr()
-            return usr if scalar_of(declared.type.get_canonical()) is not None else None
+            return self._own(declared) if scalar_of(declared.type.get_canonical()) is not None else None
         if kind == "ARRAY_SUBSCRIPT_EXPR" or (kind == "UNARY_OPERATOR" and node.operator in ("*", "&", "++", "--")):
             return self._place(children[0])
         if kind == "BINARY_OPERATOR":
@@ -648,7 +699,7 @@ class _Finder:
             return self._member(slot, slot.spelled, "cast", True, slot.extent) if slot is not None else None
         if kind == "CALL_EXPR" and node.referenced is not None and is_pointer(node.canonical):
             own = self._unit.extent(node.referenced) is not None
-            return (node.referenced.get_usr(), "result") if own else None
+            return self._called(node.referenced, node.extent, "result") if own else None
         return None
 
     def _values(self, node: Node) -> Iterator[Hashable]:
@@ -666,7 +717,7 @@ class _Finder:
             called = node.referenced
             is_vector = called is not None and called.kind.name == "CONSTRUCTOR" and len(within) == 1  # copied
             if called is not None and self._unit.extent(called) is not None:
-                place, within = (called.get_usr(), "result"), ()
+                place, within = self._called(called, node.extent, "result"), ()
             elif math_function(node.spelling) or node.spelling in ("__ldg", "__ldcs", "atomicAdd"):
                 within = node.arguments
             else:
@@ -687,9 +738,9 @@ class _Finder:
         for parent in reversed(above):
             kind, children = parent.kind, parent.children
             if kind == "VAR_DECL":
-                return [parent.usr]
+                return [self._own(parent.cursor)]
             if kind == "RETURN_STMT" and self._function is not None:
-                return [(self._function.usr, "result")]
+                return [(self._function.usr, "result", *self._call_read)]
             if kind.endswith("_STMT") or kind == "ARRAY_SUBSCRIPT_EXPR":
                 return []
             if kind in ANY_CAST:
@@ -718,14 +769,10 @@ class _Finder:
         if extent is None or self._function is None:
             return
         met = self._meets(node, above)
-        parts = self._text.in_macro(extent)
-        if parts is not None:
-            found = [(self._text.extent_of(f, token), token.text) for f, token in parts if self._text.is_literal(token)]
-        else:
-            found = [(extent, self._text.sources[extent.file].of(extent))]
-            if node.kind == "FLOATING_LITERAL" and not _NUMBER.match(found[0][1]):
-                words = self._text.within(extent.file, extent.start, extent.end)[:1]
-                found = [(self._text.extent_of(extent.file, w), w.text) for w in words if w.kind == "name"]
+        found = self._written(extent, self._text.is_literal)
+        if node.kind == "FLOATING_LITERAL" and self._text.in_macro(extent) is None and not _NUMBER.match(found[0][1]):
+            words = self._text.within(extent.file, extent.start, extent.end)[:1]
+            found = [(self._text.extent_of(extent.file, w), w.text) for w in words if w.kind == "name"]
         for place, text in found:
             self._note(Literal(place, text, node.canonical.spelling, self._label, ()), met)
 
@@ -737,12 +784,8 @@ class _Finder:
         scope = node.referenced.semantic_parent
         is_of_cuda = scope is None or scope.kind.name != "NAMESPACE"  # those of C++ keep NaN where they find it
         called = f"f{name}" if name in ("min", "max") and is_of_cuda and scalar_of(node.canonical) else name
-        parts = self._text.in_macro(extent)
-        if parts is None:
-            self._note(MathCall(extent, called, self._text.sources[extent.file].of(extent), self._label, ()), met)
-        for file, token in parts or ():
-            if token.kind == "name" and math_function(token.text) == name:
-                self._note(MathCall(self._text.extent_of(file, token), called, token.text, self._label, ()), met)
+        for place, text in self._written(extent, lambda token: math_function(token.text) == name):
+            self._note(MathCall(place, called, text, self._label, ()), met)
 
     def _choice(self, node: Node) -> None:
         """Note a choice between two numbers or vectors whose sides need not have one type."""
@@ -828,19 +871,19 @@ class _Finder:
                     classes=tuple(map(named, places)),
                     arguments=tuple(argument.extent or extent for argument in given),
                     elements=tuple(map(_pointed_at, given)),
-                    sizes=tuple(named(self._sized(argument)) for argument in given),
+                    sizes=tuple(map(named, sizes)),
                 )
-                for extent, (name, places, given) in sorted(self._copies.items(), key=lambda copy: copy[0])
+                for (extent, _), (name, places, sizes, given) in sorted(self._copies.items(), key=lambda copy: copy[0])
                 if any(map(named, places))
             ),
             reads=tuple(
                 Read(extent, named(place), function, is_device, is_stored)
-                for (extent, function), (place, is_device, is_stored) in sorted(self._reads.items())
+                for (extent, function, _), (place, is_device, is_stored) in sorted(self._reads.items())
                 if named(place)
             ),
             braced=tuple(
                 Braced(extent, named(place), met(values), is_device)
-                for extent, (place, values, is_device) in sorted(self._braced.items())
+                for (extent, _), (place, values, is_device) in sorted(self._braced.items())
                 if named(place)
             ),
             raw=tuple(
@@ -867,15 +910,15 @@ class _Finder:
         return tuple(kernel.label for kernel in self._program.kernels if kernel.label in found)
 
 
+def _is_given_memory(function: Function) -> bool:
+    """Whether a function is one of the host that is given or returns pointers to floating-point numbers."""
+    types = [parameter.canonical for parameter in function.parameters]
+    types.append(function.node.cursor.result_type.get_canonical())
+    return not function.is_device and any(is_pointer(kind) and scalar_of(kind) is not None for kind in types)
+
+
 def _node(slot: TypeSlot) -> Hashable:
-    return ("slot", slot.extent, slot.scalar, slot.declarator)
-
-
-def _leaves(parameter: Parameter) -> Iterator[Parameter]:
-    """Yield a parameter, and the fields of one that is a struct."""
-    yield parameter
-    for field in parameter.fields:
-        yield from _leaves(field)
+    return ("slot", slot.extent, slot.scalar, slot.declarator, slot.call)
 
 
 def _parent(above: Sequence[Node]) -> Node | None:
@@ -883,15 +926,19 @@ def _parent(above: Sequence[Node]) -> Node | None:
     return next((each for each in reversed(above) if each.kind not in TRANSPARENT), None)
 
 
-def _scoped(function: Any) -> tuple[str, str]:
-    """Return the scope of a function, by clang's name of it, and the function's name; built-in ones have no scope."""
-    scope = function.semantic_parent
-    return str(scope.get_usr()) if scope is not None else "", str(function.spelling)
-
-
-def _differ(one: tuple[str, int] | None, other: tuple[str, int] | None) -> bool:
-    """Whether two types are of floating-point numbers, as many of them, but not of the same."""
-    return one is not None and other is not None and one[0] != other[0] and one[1] == other[1]
+def _chosen_by(functions: Iterable[Function]) -> Iterator[tuple[str, int]]:
+    """Yield the parameters by whose type C++ chooses between functions of a name, with clang's name of the function."""
+    alike: dict[tuple[str, str, int], list[Function]] = {}
+    for function in functions:
+        scope = function.node.cursor.semantic_parent
+        key = scope.get_usr() if scope is not None else "", function.name, len(function.parameters)
+        alike.setdefault(key, []).append(function)
+    for one, other in (pair for group in alike.values() for pair in itertools.permutations(group, 2)):
+        # Instances of a template are one definition, not overloads.
+        for index in range(len(one.parameters) if one.extent != other.extent and _is_written(other) else 0):
+            mine, theirs = (scalar_of(each.parameters[index].canonical) for each in (one, other))
+            if mine is not None and theirs is not None and mine[0] != theirs[0] and mine[1] == theirs[1]:
+                yield one.usr, index
 
 
 def _is_written(function: Function) -> bool:

@@ -324,15 +324,10 @@ def _arguments(
         yield Argument(role, parameter.name, shape, precision, "" if precision else dtype)
     for name in each.offsets:
         yield Argument("Scalar", f"{name}_offset", (), "", "int64")
-    for symbol in _used_by(each, constants):
+    names = {need.name for need in each.kernel.needs if need.kind in ("constant", "device")}
+    for symbol in (symbol for symbol in constants if symbol.name in names):
         scalar, precision = known.symbol(symbol)
         yield Argument("Constant", symbol.name, symbol.bytes // bytes_of(scalar), precision, INTEGERS.get(scalar, ""))
-
-
-def _used_by(each: LaunchedKernel, constants: Iterable[Allocation]) -> list[Allocation]:
-    """Return the variables in the device's memory that both the host and a kernel use."""
-    names = {need.name for need in each.kernel.needs if need.kind in ("constant", "device")}
-    return [symbol for symbol in constants if symbol.name in names]
 
 
 # -- buffers -------------------------------------------------------------------------------------

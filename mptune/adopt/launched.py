@@ -297,16 +297,6 @@ def _passed_by(kernel: Kernel, launch: Launch) -> Iterator[_Passed]:
         if not isinstance(value, Structure):
             yield parameter, "", value
             continue
-        if parameter.element.startswith(("cuda", "hip")):
-            raise ProgramError(
-                f"{where} takes a {parameter.element} by value, which is CUDA's own, and cannot be adopted; pass what "
-                "is in it"
-            )
-        if "(lambda at " in parameter.canonical:
-            raise ProgramError(
-                f"{where} takes a lambda by value as {parameter.name}, whose captures have no names, and cannot be "
-                "adopted; make it a struct with operator() and fields for what it captures"
-            )
         try:
             places, size, _ = layout_of(parameter, lambda leaf, _: bytes_of(leaf.element))
         except (KeyError, ValueError):

@@ -35,7 +35,8 @@ ANY_CAST: Final = (*CASTS, "CXX_REINTERPRET_CAST_EXPR")
 FUNCTIONS: Final = (
     *("FUNCTION_DECL", "FUNCTION_TEMPLATE", "CXX_METHOD", "CONSTRUCTOR", "DESTRUCTOR", "CONVERSION_FUNCTION"),
 )
-_REFERENCES: Final = ("DECL_REF_EXPR", "CALL_EXPR", "MEMBER_REF_EXPR")
+#: Kinds of expressions that name or call a declaration.
+REFERENCES: Final = ("DECL_REF_EXPR", "CALL_EXPR", "MEMBER_REF_EXPR")
 _BODIES: Final = ("COMPOUND_STMT", "CXX_TRY_STMT")
 #: Compiler built-ins that zig's C++ library uses and libclang does not know.
 _LATER_BUILTINS: Final = (
@@ -493,17 +494,19 @@ class TranslationUnit:
                     yield from self._outside(cursor.get_children())
 
     @functools.cached_property
+    def _declarations(self) -> tuple[Node, ...]:
+        return tuple(Node(self, cursor) for cursor in self._outside(self.unit.cursor.get_children()))
+
+    @functools.cached_property
     def top(self) -> tuple[Node, ...]:
         """The declarations of the program's files outside functions; macros and their uses, too."""
-        nodes = (Node(self, cursor) for cursor in self._outside(self.unit.cursor.get_children()))
-        return tuple(node for node in nodes if node.kind not in ("NAMESPACE", "LINKAGE_SPEC"))
+        return tuple(node for node in self._declarations if node.kind not in ("NAMESPACE", "LINKAGE_SPEC"))
 
     @functools.cached_property
     def namespaces(self) -> frozenset[str]:
         """The names of the namespaces in the program's files."""
-        found = self._outside(self.unit.cursor.get_children())
-        kinds = ("NAMESPACE", "NAMESPACE_ALIAS")
-        return frozenset(str(cursor.spelling) for cursor in found if cursor.kind.name in kinds) - {""}
+        found = (node for node in self._declarations if node.kind in ("NAMESPACE", "NAMESPACE_ALIAS"))
+        return frozenset(node.spelling for node in found) - {""}
 
     @functools.cached_property
     def macros(self) -> frozenset[str]:
@@ -523,7 +526,7 @@ class TranslationUnit:
                 continue
             found[function.usr] = function
             for inner in node.walk():
-                called = inner.referenced if inner.kind in _REFERENCES else None
+                called = inner.referenced if inner.kind in REFERENCES else None
                 if called is None or called.kind.name not in FUNCTIONS or called.get_usr() in found:
                     continue
                 definition = called.get_definition()

@@ -16,6 +16,7 @@ from mptune.adopt.number_types import NUMBERS, bare_name, element_of, fields_wit
 from mptune.adopt.outlining import CutLoop, outlined
 from mptune.adopt.parsing import (
     FUNCTIONS,
+    REFERENCES,
     Diagnostic,
     Extent,
     Function,
@@ -25,9 +26,11 @@ from mptune.adopt.parsing import (
     SourceFile,
     TemplateArgument,
     TranslationUnit,
+    bare,
     labelled,
     parse,
     specialisation_of,
+    without_casts,
 )
 from mptune.adopt.rewriting import blanked, has_device_code
 from mptune.cpp.tokens import tokens
@@ -189,8 +192,8 @@ class Declaration:
 
     Attributes:
         kind: "function" (of the device), "prototype" (of one that is declared before it is defined), "struct",
-            "typedef", "enum", "constant" (``__constant__``), "device" (``__device__`` variable), "variable" (of both
-            sides, constant) or "macro".
+            "typedef", "enum", "constant" (``__constant__``), "device" (``__device__`` variable), "shared" (memory whose
+            size a launch gives), "variable" (of both sides, constant) or "macro".
         name: its name.
         extent: all of it, with ``template <...>``, ``#define`` and the semicolon.
         arguments: of a function's template, as those of a kernel.
@@ -262,39 +265,16 @@ class LaunchSite:
 
     Attributes:
         kernel: the kernel's label.
-        function: the host function it is in.
         extent: the whole call (``k<19><<<grid, block>>>(u, n)``, or ``hipLaunchKernelGGL(...)``).
         callee: the kernel's name in it, with template arguments.
-        grid: its number of blocks, as written.
-        block: its threads per block, as written.
         shared: its bytes of dynamic shared memory; None where none are written.
-        stream: None where none is written.
         arguments: of the kernel, in order.
     """
 
     kernel: str
-    function: str
     extent: Extent
     callee: Extent
-    grid: Extent
-    block: Extent
     shared: Extent | None
-    stream: Extent | None
-    arguments: tuple[Extent, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimeCall:
-    """A call of the CUDA or HIP runtime.
-
-    Attributes:
-        name: in CUDA's spelling (``cudaMemcpy``, also for ``hipMemcpy``).
-        extent: the whole call.
-        arguments: as written, in order.
-    """
-
-    name: str
-    extent: Extent
     arguments: tuple[Extent, ...]
 
 
@@ -310,7 +290,6 @@ class Program:
         entry: the definition of ``main``; None if it is in none of the files.
         kernels: those that can be adopted, in the order of the source.
         launches: of kernels, also refused ones, in the order of the source.
-        calls: of the runtime, in the order of the source.
         refusals: what cannot be adopted, and why.
         errors: clang's, outside kernels: the program may still be run.
         tuned: the labels of the kernels to tune, if not all are.
@@ -329,7 +308,6 @@ class Program:
     entry: Extent | None
     kernels: tuple[Kernel, ...]
     launches: tuple[LaunchSite, ...]
-    calls: tuple[RuntimeCall, ...]
     refusals: tuple[Refusal, ...]
     errors: tuple[Diagnostic, ...]
     tuned: tuple[str, ...]
@@ -395,17 +373,15 @@ def read(
         units = parse(files, defines, includes, {**texts, **changed})
     originals = {file.path: file for file in found if file.path in changed}
     reader = _Reader(units)
-    clashing = dict(_clashing(reader.kernels.values()))
-    refusals = itertools.chain(cut.refusals, reader.refusals, clashing.values())
+    refusals = (*cut.refusals, *reader.refusals)
     program = Program(
         sources=tuple(unit.path for unit in units),
         files=tuple({source.path: source for unit in units for source in unit.files()}.values()),
         defines=dict(defines or {}),
         includes=tuple(includes),
         entry=reader.entry,
-        kernels=tuple(kernel for label, kernel in reader.kernels.items() if label not in clashing),
+        kernels=tuple(reader.kernels.values()),
         launches=tuple(reader.launches.values()),
-        calls=tuple(reader.calls.values()),
         refusals=tuple({str(refusal): refusal for refusal in refusals}.values()),
         errors=tuple(error for error in reader.errors if error.extent is not None),
         tuned=(),
@@ -421,18 +397,6 @@ def read(
             hint = f"; no launch in the same file says which types the template {unused} has"
         raise ProgramError(f"no kernel in {', '.join(map(str, files))}{hint}")
     return dataclasses.replace(program, tuned=_tuned(program, kernels))
-
-
-def _clashing(kernels: Iterable[Kernel]) -> Iterator[tuple[str, Refusal]]:
-    """Yield the kernels that use structs of one name in several namespaces, by label, each with a refusal."""
-    for kernel in kernels:
-        known: dict[str, Declaration] = {}
-        for need in (need for need in kernel.needs if need.kind == "struct" and need.name):
-            other = known.setdefault(need.name, need)
-            if other.namespace != need.namespace:
-                what = f"uses a struct {need.name} beside another one of that name at {other.extent}"
-                yield kernel.label, Refusal(need.extent, what, "give one of the two another name", kernel.label)
-                break
 
 
 def _templates(unit: TranslationUnit) -> Iterator[str]:
@@ -488,7 +452,6 @@ _KINDS: Final = {
     **dict.fromkeys(("TYPEDEF_DECL", "TYPE_ALIAS_DECL", "TYPE_ALIAS_TEMPLATE_DECL"), "typedef"),
     "ENUM_DECL": "enum",
 }
-_RUNTIME: Final = re.compile(r"(cuda|hip)[A-Z]\w+")
 _HIP_PLACE: Final = re.compile(r"hip(Thread|Block|Grid)(Idx|Dim)_(\w)")
 _PLACE: Final = re.compile(r"(threadIdx|blockIdx|blockDim|gridDim)\.")
 #: A cast of one of these to a type that has room for any index, in a text without spaces.
@@ -502,6 +465,8 @@ _INDEX: Final = re.compile(
     r"|threadIdx\.(\w)\)?\+\(?(?:blockIdx\.\3\)?\*\(?blockDim|blockDim\.\3\)?\*\(?blockIdx)\.\3\b"
     r"|(?:gridDim\.(\w)\)?\*\(?blockDim|blockDim\.(\w)\)?\*\(?gridDim)\.(?:\4|\5)\b"
 )
+#: clang's errors of a function or type of CUDA that is not there.
+_NOT_THERE: Final = re.compile(r"(?:use of undeclared identifier|unknown type name) '((?:cuda|hip)[A-Z]\w*)'")
 #: clang's errors of an operator that is not there, and the functions' names of pairs, which have them in CUDA.
 _NO_OPERATOR: Final = re.compile(r"invalid operands|invalid argument type|no viable overloaded")
 _PAIR: Final = re.compile(r"\b(?:__)?(?:half2|(?:nv_|hip_)bfloat162)\b")
@@ -529,7 +494,6 @@ _FORBIDDEN: Final = (
     (re.compile(r"__trap|__nanosleep|clock64|wall_clock64"),
      "what only a GPU has (__trap, clocks)", "leave it out: mptune measures times itself"),
 )  # fmt: skip
-_REFERENCES: Final = ("DECL_REF_EXPR", "CALL_EXPR", "MEMBER_REF_EXPR")
 _NAMED: Final = ("VAR_DECL", "PARM_DECL", "FIELD_DECL", "FUNCTION_DECL")
 #: Kinds that may name a declaration, by themselves or by their type.
 _NAMING: Final = (
@@ -550,6 +514,10 @@ _LIBRARIES: Final = {
 }  # fmt: skip
 
 
+#: Why a kernel cannot be adopted: the place, what the kernel does there, and what to do.
+_Reason = tuple[Extent, str, str]
+
+
 @dataclass(slots=True)
 class _Facts:
     """The functions a function uses, its template calls, the declarations it names, and reasons to refuse it."""
@@ -557,7 +525,7 @@ class _Facts:
     called: dict[str, None] = field(default_factory=dict)
     calls: dict[Extent, TemplateCall] = field(default_factory=dict)
     targets: dict[tuple[str, bool], Node] = field(default_factory=dict)
-    forbidden: list[tuple[Extent, str, str]] = field(default_factory=list)
+    forbidden: list[_Reason] = field(default_factory=list)
 
 
 class _Reader:
@@ -568,7 +536,6 @@ class _Reader:
         self.entry: Extent | None = None
         self.kernels: dict[str, Kernel] = {}
         self.launches: dict[tuple[Extent, str], LaunchSite] = {}
-        self.calls: dict[Extent, RuntimeCall] = {}
         self.refusals: list[Refusal] = []
         self.errors = [error for unit in units for error in unit.diagnostics()]
         self._functions: dict[str, Function] = {}
@@ -603,14 +570,16 @@ class _Reader:
             if missing := re.fullmatch(r"'(.+)' file not found", error.message):
                 remedy = next(text for start, text in _LIBRARIES.items() if missing[1].startswith(start))
                 self.refusals.append(Refusal(error.extent, f"includes {missing[1]}, which is not there", remedy, ""))
-            if missing := re.fullmatch(r"use of undeclared identifier '((?:cuda|hip)[A-Z]\w*)'", error.message):
-                launches = "Launch" in missing[1] and "Kernel" in missing[1]
+            if missing := _NOT_THERE.fullmatch(error.message):
+                launches = "Launch" in missing[1]
                 remedy = "launch kernels as k<<<blocks, threads>>>(arguments)" if launches else "do without it"
-                self.refusals.append(Refusal(error.extent, f"calls {missing[1]}, which is not there", remedy, ""))
+                self.refusals.append(Refusal(error.extent, f"uses {missing[1]}, which is not there", remedy, ""))
 
     def _kernel(self, function: Function) -> None:
         used = self._used_functions(function)
-        reasons = list(self._reasons(function, used)) or list(self._errors_in(function, used))
+        needs = self._needs(used)
+        found = list(self._reasons(function, used, needs)) or list(self._errors_in(used))
+        reasons = [Refusal(place, what, remedy, function.label) for place, what, remedy in found]
         self.refusals += reasons
         if reasons:
             return
@@ -618,6 +587,7 @@ class _Reader:
         texts = [_HIP_PLACE.sub(lambda m: f"{m[1].lower()}{m[2]}.{m[3]}", text) for text in code]
         text = "".join(texts)
         accesses = self._accesses.of(function)
+        shares = "__shared__" in text or "HIP_DYNAMIC_SHARED" in text or any(need.kind == "shared" for need in needs)
         kernel = Kernel(
             name=function.name,
             arguments=function.arguments,
@@ -628,10 +598,10 @@ class _Reader:
             ),
             extent=function.extent,
             body=function.body,
-            needs=self._needs(used),
+            needs=needs,
             calls=tuple(self._facts(function).calls.values()),
             has_barrier="__syncthreads" in text,
-            has_shared="__shared__" in text or "HIP_DYNAMIC_SHARED" in text,
+            has_shared=shares,
             is_flat=_PLACE.search(_INDEX.sub("", _PLACE_CAST.sub("", text))) is None,
             asks_elsewhere=_PLACE.search("".join(texts[1:])) is not None,
         )
@@ -648,8 +618,8 @@ class _Reader:
                     waiting.append(self._functions[usr])
         return list(found.values())
 
-    def _errors_in(self, kernel: Function, used: list[Function]) -> Iterator[Refusal]:
-        """Yield a refusal for clang's first error in a kernel."""
+    def _errors_in(self, used: list[Function]) -> Iterator[_Reason]:
+        """Yield clang's first error in a kernel."""
         for error in self.errors:
             function = next((f for f in used if error.extent is not None and error.extent in f.extent), None)
             if function is not None and error.extent is not None:
@@ -657,17 +627,31 @@ class _Reader:
                 if _NO_OPERATOR.search(error.message) and _PAIR.search(self._text(function.extent)):
                     remedy = "pairs of numbers of 16 bits have no operators here: "
                     remedy += "write __hadd2, __hmul2, __hfma2 or their like"
-                yield Refusal(error.extent, f"does not compile ({error.message})", remedy, kernel.label)
+                yield error.extent, f"does not compile ({error.message})", remedy
                 return
 
-    def _reasons(self, kernel: Function, used: list[Function]) -> Iterator[Refusal]:
+    def _reasons(self, kernel: Function, used: list[Function], needs: Iterable[Declaration]) -> Iterator[_Reason]:
+        """Yield why a kernel cannot be adopted, by the functions and declarations that it uses."""
+        for node in kernel.parameters:
+            spelled, place = bare_name(node.canonical), node.extent or kernel.extent
+            if node.canonical.kind.name == "RECORD" and spelled.startswith(("cuda", "hip")):
+                yield place, f"takes a {spelled} by value, which is CUDA's own", "pass what is in it"
+            if "(lambda at " in spelled:
+                what = f"takes a lambda by value as {node.spelling}, whose captures have no names"
+                yield place, what, "make it a struct with operator() and fields for what it captures"
         for function in used:
             facts = self._facts(function)
-            for extent, what, remedy in facts.forbidden:
-                yield Refusal(extent, what, remedy, kernel.label)
+            yield from facts.forbidden
             if any(function in self._used_functions(self._functions[usr]) for usr in facts.called):
-                what = f"calls {function.name} recursively"
-                yield Refusal(function.extent, what, "write it as a loop", kernel.label)
+                yield function.extent, f"calls {function.name} recursively", "write it as a loop"
+        known: dict[str, Declaration] = {}
+        for need in needs:
+            if need.kind == "device" and "__managed__" in self._text(need.extent):
+                yield need.extent, f"uses {need.name}, a variable that the host has, too", "pass it as an argument"
+            other = known.setdefault(need.name, need) if need.kind == "struct" and need.name else need
+            if other.namespace != need.namespace:
+                what = f"uses a struct {need.name} beside another one of that name at {other.extent}"
+                yield need.extent, what, "give one of the two another name"
 
     def _facts(self, function: Function) -> _Facts:
         """Look through a function once."""
@@ -686,7 +670,7 @@ class _Reader:
                 facts.forbidden.append((place, f"uses {what}", remedy))
         for node in function.node.walk():
             place = node.extent or function.extent
-            called = node.referenced if node.kind in _REFERENCES else None
+            called = node.referenced if node.kind in REFERENCES else None
             if called is not None and called.kind.name in FUNCTIONS:
                 usr = called.get_usr()
                 if usr in self._functions:
@@ -778,7 +762,7 @@ class _Reader:
         if kind == "VAR_DECL":
             kinds = {child.kind for child in node.children}
             found = "device" if "CUDADEVICE_ATTR" in kinds else "variable"
-            found = "constant" if "CUDACONSTANT_ATTR" in kinds else found
+            found = "constant" if "CUDACONSTANT_ATTR" in kinds else "shared" if "CUDASHARED_ATTR" in kinds else found
             return Declaration(found, node.spelling, extent, memory=_memory(element_of(node.canonical)))
         if kind in _KINDS:
             scope = node.cursor.semantic_parent.get_usr() if _KINDS[kind] == "struct" else ""
@@ -791,29 +775,36 @@ class _Reader:
         for node in function.block.walk():
             if node.kind != "CALL_EXPR":
                 continue
-            if not node.is_launch:
-                is_runtime = _RUNTIME.fullmatch(node.spelling) and node.referenced is not None
-                if is_runtime and node.extent is not None and node.referenced.kind.name != "CONSTRUCTOR":
-                    arguments = tuple(filter(None, (argument.extent for argument in node.arguments)))
-                    name = re.sub("^hip", "cuda", node.spelling)
-                    self.calls.setdefault(node.extent, RuntimeCall(name, node.extent, arguments))
+            if node.is_launch:
+                called, configuration, *given = node.children
+                _, _, _, shared, *_ = configuration.children
+                launched = node.referenced
+            elif node.spelling == "cudaLaunchKernel":
+                called, _, _, _, shared, *_ = node.arguments
+                launched = launched_by_address(node)
+                passed = arguments_by_address(node)
+                if launched is None or passed is None:
+                    what = "launches a kernel by an address, or with arguments, that is not written there"
+                    remedy = "launch it as k<<<blocks, threads>>>(arguments), or with void* list[] = {&x, &y}"
+                    self.refusals.append(Refusal(node.extent or function.extent, what, remedy, ""))
+                    continue
+                given = [bare(each.children[0]) for each in passed]
+            else:
                 continue
-            called, configuration, *given = node.children
-            grid, block, shared, stream = (child.extent for child in configuration.children[1:5])
-            kernel = self._functions.get(node.referenced.get_usr()) if node.referenced is not None else None
-            named = node.referenced.spelling if node.referenced is not None else called.spelling
+            kernel = self._functions.get(launched.get_usr()) if launched is not None else None
+            named = launched.spelling if launched is not None else called.spelling
             label = kernel.label if kernel is not None else named
             whole = node.extent
             if whole is not None and "<<<" not in self._text(whole):
                 whole = node.unit.expansion(node.cursor)  # hipLaunchKernelGGL
-            if whole is None or called.extent is None or grid is None or block is None:
+            if whole is None or called.extent is None:
                 place = node.extent or function.extent
                 self.refusals.append(
                     Refusal(place, "is launched in the body of a macro", "write the launch out", label)
                 )
                 continue
             places = tuple(filter(None, (argument.extent for argument in given)))
-            site = LaunchSite(label, function.name, whole, called.extent, grid, block, shared, stream, places)
+            site = LaunchSite(label, whole, called.extent, shared.extent, places)
             self.launches[whole, label] = site
 
     def _source(self, extent: Extent) -> SourceFile:
@@ -822,6 +813,21 @@ class _Reader:
 
     def _text(self, extent: Extent) -> str:
         return self._source(extent).of(extent)
+
+
+def launched_by_address(call: Node) -> Any:
+    """Return the kernel whose address cudaLaunchKernel is given; None if it is not named there."""
+    named = (node.referenced for node in call.arguments[0].walk() if node.kind == "DECL_REF_EXPR")
+    return next((each for each in named if each is not None and each.kind.name == "FUNCTION_DECL"), None)
+
+
+def arguments_by_address(call: Node) -> list[Node] | None:
+    """Return the addresses of variables in the array that cudaLaunchKernel is given; None if they are not known."""
+    named = bare(call.arguments[3])
+    declared = Node(call.unit, named.referenced) if named.referenced is not None else named
+    values = next((child for child in declared.children if child.kind == "INIT_LIST_EXPR"), None)
+    found = [without_casts(child) for child in values.children] if values is not None else []
+    return found if found and all(each.operator == "&" for each in found) else None
 
 
 def _is_undefined(unit: TranslationUnit, called: Any) -> bool:

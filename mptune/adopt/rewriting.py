@@ -40,6 +40,9 @@ _DECORATION: Final = re.compile(
 HIP_SHARED: Final = re.compile(r"\bHIP_DYNAMIC_SHARED\s*\(([^;]*),\s*(\w+)\s*\)")
 _NAMESPACES: Final = re.compile(r"^\s*(?:::\s*)?(?:\w+\s*::\s*)+|^\s*::\s*")
 _HIP_LAUNCH: Final = re.compile(r"\bhipLaunchKernelGGL\s*\(")
+_BY_ADDRESS: Final = re.compile(r"\b(?:cuda|hip)LaunchKernel\s*\(")
+#: What stands around a kernel's name where its address is passed.
+_ADDRESS: Final = re.compile(r"^\(\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*\)|^&|^reinterpret_cast\s*<[^<>]*>(?=\()")
 _DEVICE_CODE: Final = re.compile(r"__global__|__device__|<<<|hipLaunchKernelGGL")
 
 
@@ -162,6 +165,9 @@ def rewritten(text: str, kernels: Mapping[str, KernelFacts]) -> str:
         )
         if declared:
             changes.append((found.start(), found.end(), _dynamic(declared[1], declared[2], code, found.start())))
+            # The address of an array outside of functions, which is an object of the layer: (double*)+shared.
+            cast = rf"(?:\breinterpret_cast\s*<[^;{{}}()]*>\s*\(|\*\s*\))\s*(?={declared[2]}\b)"
+            changes += [(at.end(), at.end(), "+") for at in re.finditer(cast, code)]
     changes += [
         (found.start(), found.end(), _dynamic(found[1], found[2], code, found.start()))
         for found in HIP_SHARED.finditer(code)
@@ -224,7 +230,24 @@ def _launches(text: str, code: str, kernels: Mapping[str, KernelFacts], run: str
         # hipLaunchKernelGGL(k, grid, block, shared, stream, arguments...): its last parenthesis closes the call.
         has_arguments = text[commas[4]] == ","
         changes += [(found.start(), commas[0] + 1, head), (commas[4], commas[4] + has_arguments, tail + "(")]
+    for found in _BY_ADDRESS.finditer(code):
+        commas = _commas(code, found.end())
+        given = [text[start + 1 : end].strip() for start, end in itertools.pairwise((found.end() - 1, *commas))]
+        if len(given) >= 4:  # cudaLaunchKernel(k, grid, block, arguments, shared, stream)
+            head, tail = _launch(kernel_at(given[0]), kernels, run, is_address=True)
+            launch = f"({head}{', '.join((*given[1:3], *given[4:]))}{tail}.packed({given[3]}), cudaPeekAtLastError())"
+            changes.append((found.start(), commas[-1] + 1, launch))
     return changes
+
+
+def kernel_at(address: str) -> str:
+    """Return the name of a kernel, with template arguments, from the text of its address: ``(void*)k<double>``."""
+    before = ""
+    while address != before:
+        before, address = address, _ADDRESS.sub("", address.strip())
+        if address.startswith("(") and _closed(address, 0) == len(address):
+            address = address[1:-1]
+    return address
 
 
 #: How a kernel without an address is run: on this machine's processor, and on a GPU.
@@ -235,13 +258,13 @@ _LAUNCHED: Final = (
 )
 
 
-def _launch(name: str, kernels: Mapping[str, KernelFacts], run: str) -> tuple[str, str]:
-    """Return what stands for ``name<<<`` and for ``>>>``."""
+def _launch(name: str, kernels: Mapping[str, KernelFacts], run: str, *, is_address: bool = False) -> tuple[str, str]:
+    """Return what stands for ``name<<<`` and for ``>>>``; the name is an address where the program uses it as one."""
     plain = re.split(r"<", name)[0].split("::")[-1].strip()
     facts = kernels.get(plain, _UNKNOWN)
     bits = facts.waits | facts.counts << 1 | facts.is_in_phases << 2
     site = f"{{{_label(name)}, __FILE__, __LINE__}}"
-    if facts.has_address:
+    if facts.has_address or is_address:
         address = f"::mptune_layer::kernel({'&::' if facts.is_global and name == plain else '&'}{name})"
         return f"::mptune_layer::launcher<{address}, {bits}>{{{site}, ::mptune_layer::extents(", ")}"
     return f"::mptune_layer::calling<{bits}>({run.format(name)}, {site}, ::mptune_layer::extents(", "))"

@@ -166,10 +166,13 @@ def template(
     texts = (
         _in_kernel(edited.need(need), kernel.arguments) if need.kind == "macro" else edited.need(need)
         for need in kernel.needs
+        if need.kind != "shared"
     )
     needs = list(dict.fromkeys(texts))  # (one text may declare several)
     own = edited.of(kernel.extent, kernel.label, kernel.calls)
     passed, first = _passed(kernel, edited, own, offsets, frozenset(nulls), apart)
+    # A template declares shared memory whose size a launch gives in its kernel.
+    first += [edited.need(need) for need in kernel.needs if need.kind == "shared"]
     regions = _in_regions(program, kernel, own, threads, in_block)
     rest = _without_parameters(own.text(kernel.body), kernel.arguments).removeprefix("{")
     # What is local in the kernel may be called as a field of a struct is here that it is passed.

@@ -7,6 +7,7 @@ import pytest
 from mptune.adopt.classes import TypeClasses
 from mptune.adopt.classing import type_classes
 from mptune.adopt.parsing import Edits
+from mptune.adopt.patching import patch
 from mptune.adopt.reading import Program, read
 from tests.tiers import few
 
@@ -214,7 +215,7 @@ int main() { k<<<1, 1>>>(nullptr, nullptr, nullptr, nullptr); }
     }
 
 
-def test_numbers_that_choose_between_functions_of_one_name_keep_their_type(tmp_path: Path) -> None:
+def test_parameters_that_choose_between_functions_of_one_name_keep_their_type(tmp_path: Path) -> None:
     found = classes_of(
         tmp_path,
         """
@@ -253,9 +254,9 @@ int main() {
     )
     kept = {one.members[0].name: one.kept for one in found.classes if one.kept}
     assert kept == {
-        **dict.fromkeys(("in", "v"), "chooses between functions named kern"),
-        **dict.fromkeys(("general", "c"), "chooses between functions named of"),
-        **dict.fromkeys(("base", "d"), "chooses between functions named operator()"),
+        "in": "chooses between functions named kern",
+        "general": "chooses between functions named of",
+        "base": "chooses between functions named operator()",
     }
 
 
@@ -413,3 +414,110 @@ int main() { k<<<1, 1>>>(nullptr, nullptr); }
 """,
     )
     assert [call.text for call in found.calls] == ["sqrt", "powf"]
+
+
+def test_a_host_function_that_is_called_for_several_buffers_does_not_join_them(tmp_path: Path) -> None:
+    found = classes_of(
+        tmp_path,
+        """
+#include <vector>
+double* upload(const std::vector<double>& v);
+template <class T> T* blank(int n) { T* p; cudaMalloc(&p, n * sizeof(T)); return p; }
+void renew(double*& p, int n) { cudaFree(p); p = blank<double>(n); }
+__global__ void k(const double* a, const double* b, double* c, double* d) { c[0] = a[0] * b[0] + d[0]; }
+int main() {
+  std::vector<double> one(8), other(8);
+  double* a = upload(one);
+  double* b = upload(other);
+  double *c = blank<double>(8), *d;
+  renew(d, 8);
+  k<<<1, 1>>>(a, b, c, d);
+}
+double* upload(const std::vector<double>& v) {
+  double* d;
+  cudaMalloc(&d, 8 * v.size());
+  cudaMemcpy(d, v.data(), 8 * v.size(), cudaMemcpyHostToDevice);
+  return d;
+}
+""",
+    )
+    together = {one.name: {(m.function, m.name) for m in one.members if m.kind != "size"} for one in found.classes}
+    both = {("upload", "upload"), ("upload", "d")}
+    assert together == {
+        "a": {("k", "a"), ("main", "a"), *both},
+        "b": {("k", "b"), ("main", "b"), *both},
+        "c": {("k", "c"), ("main", "c"), ("blank<double>", "blank"), ("blank<double>", "p")},
+        "d": {("k", "d"), ("main", "d"), ("renew", "p"), ("blank<double>", "blank"), ("blank<double>", "p")},
+    }
+    uploads = [copy.classes[0] for copy in found.copies if copy.name == "cudaMemcpy"]
+    assert sorted(uploads) == ["a", "b"]
+
+
+def test_a_lambda_that_returns_memory_has_the_type_of_what_it_returns(tmp_path: Path) -> None:
+    found = classes_of(
+        tmp_path,
+        """
+__global__ void k(double* a, double* b) { a[0] = b[0]; }
+int main() {
+  auto blank = [](int n) { double* p; cudaMalloc(&p, n * sizeof(double)); return p; };
+  double *a = blank(8), *b = blank(8);
+  k<<<1, 1>>>(a, b);
+}
+""",
+    )
+    assert {one.name: one.kept for one in found.classes} == {"a": "", "b": ""}
+
+
+def test_addresses_in_a_list_have_nothing_in_common(tmp_path: Path) -> None:
+    found = classes_of(
+        tmp_path,
+        """
+__global__ void k(double* a, double* b, double by) { a[0] = by * b[0]; }
+int main() {
+  double *x, *y, by = 2;
+  void* all[] = {&x, &y, &by};
+  cudaLaunchKernel((const void*)k, dim3(1), dim3(1), all, 0, 0);
+  void* freed[] = {x, y};
+  for (void* each : freed) cudaFree(each);
+}
+""",
+    )
+    names = {one.name: {(member.function, member.name) for member in one.members} for one in found.classes}
+    assert names == {
+        "a": {("k", "a"), ("main", "x")},
+        "b": {("k", "b"), ("main", "y")},
+        "by": {("k", "by"), ("main", "by")},
+    }
+
+
+def test_one_text_for_several_buffers_takes_the_widest_of_their_types(tmp_path: Path) -> None:
+    (tmp_path / "upload.cu").write_text(
+        """
+#include <vector>
+double* upload(const std::vector<double>& v);
+__global__ void k(const double* a, double* b) { b[0] = a[0]; }
+int main() {
+  std::vector<double> one(8), other(8);
+  double* a = upload(one);
+  double* b = upload(other);
+  k<<<1, 1>>>(a, b);
+}
+double* upload(const std::vector<double>& v) {
+  double* d;
+  cudaMalloc(&d, v.size() * sizeof(double));
+  cudaMemcpy(d, v.data(), v.size() * sizeof(double), cudaMemcpyHostToDevice);
+  return d;
+}
+"""
+    )
+    program = read([tmp_path / "upload.cu"])
+    classes = type_classes(program)
+    mixed = patch(program, classes, {"a": "fp32"})
+    assert (dict(mixed.types), mixed.changed) == ({"a": "fp64", "b": "fp64"}, ())
+    assert mixed.notes == ("a: double instead, since one double at upload.cu:3 is the type of all",)
+    narrow = patch(program, classes, {"a": "fp16", "b": "fp32"})
+    assert set(narrow.types.values()) == {"fp32"}
+    (changed,) = narrow.changed
+    assert changed.text.count("float* upload(const std::vector<double>& v)") == 2
+    assert changed.text.count("sizeof(float)") == 1
+    assert not read([tmp_path / "upload.cu"], texts={changed.path: changed.text}).errors

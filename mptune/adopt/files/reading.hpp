@@ -46,6 +46,10 @@ typedef unsigned long long cudaTextureObject_t;
 typedef unsigned long long cudaSurfaceObject_t;
 typedef unsigned long long hipTextureObject_t;
 
+template <class F>
+cudaError_t cudaLaunchKernel(F* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes = 0,
+                             cudaStream_t stream = 0);
+#define hipLaunchKernel cudaLaunchKernel
 extern "C" unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes = 0, cudaStream_t stream = 0);
 
 // What loops of C++ that are cut out of their functions have beside a launch.

@@ -104,6 +104,15 @@ struct launcher<Kernel, Facts, void (*)(P...)> {
     void operator()(P... parameters) const {
         launch_call<Facts>(at, shape, by_address<Kernel>{}, parameters...);
     }
+
+    // cudaLaunchKernel is given where the arguments are.
+    void packed(void** given) const {
+        packed(given, std::index_sequence_for<P...>{});
+    }
+    template <std::size_t... Index>
+    void packed(void** given, std::index_sequence<Index...>) const {
+        (*this)(*static_cast<P*>(given[Index])...);
+    }
 };
 
 // A kernel whose template arguments follow from the call, or one known when the program runs.
