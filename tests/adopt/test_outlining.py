@@ -208,6 +208,37 @@ def test_a_loop_that_may_not_be_parallel_is_refused_with_its_line(tmp_path: Path
     assert caught.match(reason)
 
 
+SHARING = """#include <cstdlib>
+void add(double& sum, double x) { sum += x; }
+void add_to(double* sum, double x) { *sum += x; }
+struct Tally { int count; void note(double x) { count += x > 0; } } tally;
+void deposit(double* grid, int at, double x) {
+#pragma omp atomic
+    grid[at] += x;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("add(total, a[i]);", "writes to total, which all iterations share"),
+        ("add_to(&total, a[i]);", "writes to total, which all iterations share"),
+        ("tally.note(a[i]);", "writes to tally, which all iterations share"),
+        ("deposit(b, i % 8, a[i]);", r"some\.cpp:7: .* calls deposit, which has #pragma omp atomic in it"),
+        ("{\n#pragma omp atomic capture\n{ a[i] = b[0]; b[0]++; } }", "has #pragma omp atomic capture"),
+    ],
+)
+def test_a_loop_whose_iterations_change_what_they_share_is_refused(tmp_path: Path, body: str, reason: str) -> None:
+    with pytest.raises(ProgramError, match=reason):
+        refused(written(tmp_path, PARALLEL + COUNTS + body, before=SHARING))
+
+
+def test_the_head_of_a_loop_may_only_compute(tmp_path: Path) -> None:
+    body = PARALLEL + 'for (int i = 0; i < std::atoi("9"); i++) a[i] = 1.0;'
+    with pytest.raises(ProgramError, match="calls atoi, which may do more than compute"):
+        refused(written(tmp_path, body, before=SHARING))
+
+
 @pytest.mark.parametrize(
     ("clause", "reason"),
     [
