@@ -449,8 +449,8 @@ class _Loop:
         harmless = [*(each.extent for each in cut), *(node.extent for node in ends if node.extent is not None)]
         owners = {node.usr for node in nodes if node.kind == "VAR_DECL" and _owns(node)}
         for node in nodes:
-            named = node.referenced if node.kind == "DECL_REF_EXPR" and node.extent is not None else None
-            if named is not None and not any(node.extent in extent for extent in harmless):
+            named, place = node.referenced if node.kind == "DECL_REF_EXPR" else None, node.extent
+            if named is not None and place is not None and not any(place in extent for extent in harmless):
                 owners.discard(named.get_usr())
         return frozenset(each.name for each in self._captured.values() if each.variable in owners)
 
