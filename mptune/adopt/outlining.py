@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from mptune.adopt.accesses import Accesses, object_of
 from mptune.adopt.containers import ADDRESSES, held_by, library_class
-from mptune.adopt.parsing import FUNCTIONS, Extent, Function, Node, Refusal, SourceFile, TranslationUnit, bare
+from mptune.adopt.parsing import FUNCTIONS, Extent, Function, Node, Refusal, SourceFile, TranslationUnit, bare, reached
 
 #: Functions of the C++ library that only compute.
 _PURE: Final = re.compile(
@@ -197,6 +198,7 @@ class _Outliner:
         self.directives = {path: _directives(file) for path, file in files.items()}
         #: The functions of the unit that is read, by clang's name.
         self.functions: dict[str, Function] = {}
+        self.accesses = Accesses(self.functions)
         self._edits: dict[Path, list[_Edit]] = {}
         self._refusals: list[Refusal] = []
         self._loops: list[CutLoop] = []
@@ -213,6 +215,7 @@ class _Outliner:
     def read(self, unit: TranslationUnit) -> None:
         """Cut out the loops of a file and of what it includes."""
         self.functions = {function.usr: function for function in unit.functions}
+        self.accesses = Accesses(self.functions)
         loops = [loop for function in unit.functions for loop in self._parallel_loops(unit, function)]
         # What a loop calls runs in its threads, and has no kernels itself.
         called = {usr for loop in loops for usr in loop.called}
@@ -400,16 +403,7 @@ class _Loop:
     @property
     def called(self) -> set[str]:
         """The program's functions that are called in it, also by one another."""
-        found: set[str] = set()
-        waiting = [self._node]
-        while waiting:
-            for inner in waiting.pop().walk():
-                called = inner.referenced if inner.kind in ("CALL_EXPR", "DECL_REF_EXPR") else None
-                usr = called.get_usr() if called is not None and called.kind.name in FUNCTIONS else ""
-                if usr in self._program.functions and usr not in found:
-                    found.add(usr)
-                    waiting.append(self._program.functions[usr].node)
-        return found
+        return {function.usr for function in reached(self._node, self._program.functions)}
 
     def texts(self) -> tuple[_Text, str]:
         """Return the kernel and its launch.
@@ -796,20 +790,20 @@ class _Loop:
             yield node.children[0]
         if node.kind != "CALL_EXPR" or node.referenced is None:
             return
-        types = [argument.type.get_canonical() for argument in node.referenced.get_arguments()]
-        for argument, kind in zip(reversed(node.arguments), reversed(types), strict=False):  # (operators have one more)
-            given = bare(argument)
-            if kind.kind.name in ("POINTER", "LVALUEREFERENCE") and not kind.get_pointee().is_const_qualified():
-                if kind.kind.name == "LVALUEREFERENCE":
+        types = [argument.type.get_canonical().kind.name for argument in node.referenced.get_arguments()]
+        arguments = node.arguments[len(node.arguments) - len(types) :]  # (operators have their object before)
+        for place, modes in self._program.accesses.called(node.referenced).items():
+            if "w" in modes and len(place) == 1 and isinstance(place[0], int):
+                given = bare(arguments[place[0]])
+                if types[place[0]] == "LVALUEREFERENCE":
                     yield given
                 elif given.operator == "&":
                     yield given.children[0]
         function = self._program.functions.get(node.referenced.get_usr())
-        member = node.children[0] if node.children else None
-        if function is not None and member is not None and member.kind == "MEMBER_REF_EXPR":
-            writes = (_path(bare(inner.children[0])) for inner in function.block.walk() if _is_write(inner))
-            if any(path is not None and path[0].kind == "MEMBER_REF_EXPR" for path in writes):
-                yield from member.children[:1]
+        if function is not None and node.referenced.kind.name == "CXX_METHOD":
+            written = (_path(bare(inner.children[0])) for inner in function.block.walk() if _is_write(inner))
+            if any(path is not None and path[0].kind == "MEMBER_REF_EXPR" for path in written):
+                yield from filter(None, [object_of(node)])
 
     # -- its text ------------------------------------------------------------------------------------------------------
 
