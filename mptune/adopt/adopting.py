@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mptune import __version__
 from mptune.accuracy.metrics import resolve
-from mptune.adopt.apart import Apart, InstrumentApart, Outputs
+from mptune.adopt.apart import Apart, Outputs
 from mptune.adopt.blocks import split_kernels
 from mptune.adopt.capture import Capture, CheckFailedError, capture, plain_name, told_apart
 from mptune.adopt.classes import TypeClass, TypeClasses
@@ -497,7 +497,8 @@ def _parameters(
     on_progress("finding out how much each variable can bear")
     try:
         made = written(own)
-        with InstrumentApart(made.folder / f"{made.name}.py", captured.seconds) as instrument:
+        with Apart(made.folder / f"{made.name}.py", captured.seconds) as instrument:
+            instrument.errors({})
             names = {
                 name: [p for p in instrument.tunable.parameter_names if p.rpartition(".")[2] == parameter]
                 for name, parameter in own.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
@@ -20,7 +21,7 @@ from mptune.backends.host_compiler import HostCompiler
 from mptune.backends.processes import ChildEnded, PythonChild
 from mptune.data.data import FIRST, Draw, Stream, make_inputs
 from mptune.errors import CompileError, LaunchError, MptuneError
-from mptune.kernel import Kernel, Sizes
+from mptune.kernel import Kernel, Sizes, Tunable
 from mptune.kernel.limits import widest
 from mptune.measure.buffers import run_once
 from mptune.measure.instrument import Instrument
@@ -68,6 +69,11 @@ class Apart:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @functools.cached_property
+    def tunable(self) -> Tunable:
+        """What is run."""
+        return load_tunable(self._definition)
+
     def outputs(self) -> Outputs:
         """Return the outputs in the program's own types.
 
@@ -93,6 +99,22 @@ class Apart:
         except (MptuneError, TimeoutError, ChildEnded):
             return False
 
+    def errors(self, signature: Mapping[str, Value]) -> dict[str, float]:
+        """Return the error metrics of a signature, by an instrumented build.
+
+        The error is infinite where a run crashes or does not end.
+
+        Raises:
+            LaunchError: the run in the widest types, whose signature is empty, crashes or does not end.
+            MptuneError: as of :meth:`~mptune.measure.instrument.Instrument.errors`.
+        """
+        try:
+            return cast("dict[str, float]", self._ask("errors", dict(signature)))
+        except (ChildEnded, TimeoutError):
+            if not signature:
+                raise LaunchError(f"{self._definition.stem}: its instrumented build crashes, or does not end") from None
+            return {"error": math.inf}
+
     def _ask(self, what: str, *given: object) -> Any:
         limit_s = self._run_s
         if self._child is None:
@@ -110,51 +132,17 @@ class Apart:
         return found
 
 
-class InstrumentApart(Apart):
-    """An :class:`~mptune.measure.instrument.Instrument` that goes on after runs that crash or do not end.
-
-    Attributes:
-        tunable: what is run.
-
-    Raises:
-        LaunchError: it does not even run in its widest types.
-        MptuneError: it cannot be run so.
-    """
-
-    def __init__(self, definition: Path, program_s: float) -> None:
-        super().__init__(definition, program_s)
-        self.tunable = load_tunable(definition)
-        try:
-            self._ask("errors", {})
-        except (ChildEnded, TimeoutError):
-            raise LaunchError(f"{self.tunable.name}: its instrumented build crashes, or does not end") from None
-
-    def errors(self, signature: Mapping[str, Value]) -> dict[str, float]:
-        """Return the error metrics of a signature; an infinite error where its run crashes or does not end.
-
-        Raises:
-            MptuneError: as of :meth:`~mptune.measure.instrument.Instrument.errors`.
-        """
-        try:
-            return cast("dict[str, float]", self._ask("errors", dict(signature)))
-        except (ChildEnded, TimeoutError):
-            return {"error": math.inf}
-
-
 # -- in the child --------------------------------------------------------------------------------
 
 
 def serve(channel: Connection) -> None:
     """Answer requests for a definition, the first message."""
-    try:
-        runs = _Runs(*channel.recv())
-    except MptuneError as error:
-        channel.recv()
-        channel.send(error)
-        return
+    definition, contracts = channel.recv()
+    runs: _Runs | None = None
     while True:
         what, given = channel.recv()
         try:
+            runs = runs or _Runs(definition, contracts)
             channel.send(getattr(runs, what)(*given))
         except MptuneError as error:
             channel.send(error)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from mptune.adopt.apart import InstrumentApart
+from mptune.adopt.apart import Apart
 from mptune.errors import ConstraintError
 from mptune.measure.instrument import Instrument
 from mptune.precision import precision
@@ -30,7 +30,7 @@ _BUFFER_AND_VALUE: Final = 4.0
 
 
 def sensitivities(
-    instrument: Instrument | InstrumentApart,
+    instrument: Instrument | Apart,
     parameters: Mapping[str, Sequence[str]],
     *,
     types: Sequence[str] = ("fp32", "fp16"),

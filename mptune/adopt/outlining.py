@@ -311,7 +311,10 @@ class _Outliner:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """The counter of a loop: ``for (type name = first; name sign bound; name += step)``; a step down is negative."""
+    """The counter of a loop: ``for (type name = first; name sign bound; name += step)``; a step down is negative.
+
+    An unsigned counter that counts down past 0 wraps.
+    """
 
     name: str
     type: str
@@ -321,6 +324,7 @@ class _Axis:
     bound: Node
     step: str
     is_down: bool
+    wraps: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +378,8 @@ class _Loop:
         self._edits: list[_Edit] = []
         self._captured: dict[tuple[str, ...], _Captured] = {}
         self._counters: set[str] = set()
+        #: Names of variables that are declared or used in the loop.
+        self._names = {each.spelling for each in node.walk() if each.kind in ("VAR_DECL", "DECL_REF_EXPR")}
         #: The operators of reduced variables, and the arrays that are reduced: each thread adds to them at once.
         self._reductions: dict[str, str] = {}
         self._summed: set[str] = set()
@@ -506,11 +512,13 @@ class _Loop:
                 by = self._text(step.children[1])
         sign, bound = condition.operator, condition.children[-1]
         is_known = sign in (*_NEGATED, "!=") and _is_variable(condition.children[0], usr) and not _refers(bound, usr)
-        if not is_known or not by or sign in (("<", "<=") if is_down else (">", ">=")):
+        is_away = sign in (("<", "<=") if is_down else (">", ">=")) or (sign == "!=" and by != "1")
+        if not is_known or not by or is_away:
             raise self._unsafe(node, "does not count up or down to a bound", expected)
         sign = (">" if is_down else "<") if sign == "!=" else sign
         spelled = self._spelled(declared.type).removeprefix("const ")
-        return _Axis(declared.spelling, spelled, usr, first, sign, bound, by, is_down), body
+        wraps = is_down and declared.type.get_canonical().kind.name.startswith("U")
+        return _Axis(declared.spelling, spelled, usr, first, sign, bound, by, is_down, wraps), body
 
     # -- what it uses --------------------------------------------------------------------------------------------------
 
@@ -581,7 +589,7 @@ class _Loop:
         _, captured = self._parameter(path)
         name = captured.name
         if node.spelling == "size":
-            name = f"{captured.name}_size"
+            name = self._unused(f"{captured.name}_size")
             size = _Captured(name, f"unsigned long {name}", self._text(node), "", captured.order)
             self._captured.setdefault((*_usrs(path), "size"), size)
         self._edit_member(node, name)
@@ -591,6 +599,12 @@ class _Loop:
         if not _MEMBER.fullmatch(self._text(node)):
             raise self._unsafe(node, f"uses {name} in a macro", "write it out")
         self._edit(node.extent, name)
+
+    def _unused(self, name: str, taken: Iterable[str] = ()) -> str:
+        """Return a name for a member that no variable in the loop has."""
+        while name in taken or name in self._names:
+            name += "_"
+        return name
 
     def _is_inside(self, extent: Extent | None) -> bool:
         return extent is not None and extent in self._place
@@ -612,9 +626,10 @@ class _Loop:
         path = path[:used]
         key = _usrs(path)
         if key not in self._captured:
-            name = "_".join(each.spelling for each in path)
-            while any(each.name == name for each in self._captured.values()):
-                name += "_"
+            name, taken = "_".join(each.spelling for each in path), {each.name for each in self._captured.values()}
+            if node.kind == "DECL_REF_EXPR" and name in taken:
+                raise self._unsafe(node, f"uses two variables called {name}", "give one of them another name")
+            name = name if node.kind == "DECL_REF_EXPR" else self._unused(name, taken)
             order = self._unit.extent(node.referenced)
             assert order is not None
             variable = path[0].referenced.get_usr() if path[0].kind == "DECL_REF_EXPR" else ""
@@ -827,18 +842,17 @@ class _Loop:
         )
         own = "".join(f"{each.first}\n" for each in self._parameters() if each.first)
         own += "".join(f"    {kind} {name};\n" for name, kind in self._own.items() if name not in self._reductions)
-        bounds = [_bracketed(_text_of(self._edited(axis.bound))) for axis in axes]
         if self._reductions:
             shared, start, after = self._reducing(widths[0])
             is_left = "continue" in _text_of(inside)
-            condition = f"{axes[0].name} {axes[0].sign} {bounds[0]}"
-            before = f"{shared}{counters}{own}{start}    if ({condition}) {'do {' if is_left else '{'}\n"
+            within = self._compared(axes[0], axes[0].sign, " && ")
+            before = f"{shared}{counters}{own}{start}    if ({within}) {'do {' if is_left else '{'}\n"
             after = f"\n    {'} while (false);' if is_left else '}'}\n{after}"
             for name, sign in self.reduced():
                 parameters.append(f"{self._own[name]}* {name}_parts")
                 parameters += [f"{self._own[name]} {name}_start"] if sign in _STARTED else []
         else:
-            outside = (f"{axis.name} {_NEGATED[axis.sign]} {at}" for axis, at in zip(axes, bounds, strict=True))
+            outside = (self._compared(axis, _NEGATED[axis.sign], " || ") for axis in axes)
             before, after = f"{counters}    if ({' || '.join(outside)}) return;\n{own}", "\n"
         head = f'#line {self._place.line} "{body.extent.file}"\n'
         head += f"static __global__ void {self.name}({', '.join(parameters)}) {{\n"
@@ -852,9 +866,18 @@ class _Loop:
         if start == "0" and axis.step == "1" and not axis.is_down:
             return index
         index = f"({axis.type})({index})"
-        index = index if axis.step == "1" else f"{_bracketed(axis.step)} * {index}"
+        step = axis.step if axis.step.isalnum() else f"({axis.step})"
+        index = index if step == "1" else f"{step} * {index}"
         before = "" if start == "0" else f"{_bracketed(start)} "
         return f"{before}{'-' if axis.is_down else '+'} {index}".removeprefix("+ ")
+
+    def _compared(self, axis: _Axis, sign: str, joined: str) -> str:
+        """Return whether a counter is within its bound, or outside of it."""
+        condition = f"{axis.name} {sign} {_bracketed(_text_of(self._edited(axis.bound)))}"
+        if axis.wraps:
+            first = _bracketed(_text_of(self._edited(axis.first)))
+            condition += f"{joined}{axis.name} {'>' if joined == ' || ' else '<='} {first}"
+        return condition
 
     def _reducing(self, threads: int) -> tuple[str, str, str]:
         """Return what a kernel begins with, and what is before and after its body, for blocks to leave their parts."""

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -253,14 +253,10 @@ def _imports(found: Findings) -> str:
     return f"from pathlib import Path\n\n{imports}\nfrom mptune.adopt.live import AdoptedApplication, Live"
 
 
-def _sizes(found: Findings) -> str:
-    return "{" + ", ".join(f'"{name}": {value}' for name, (_, value) in found.sizes.items()) + "}"
-
-
 def _parameters(found: Findings) -> Iterator[str]:
     for parameter in found.parameters:
         yield f"# {listed(parameter.members)}"
-        yield f'{parameter.name} = PrecisionParameter("{parameter.name}", {_strings(parameter.types)})'
+        yield f'{parameter.name} = PrecisionParameter("{parameter.name}", {json.dumps(parameter.types)})'
 
 
 def _kernel(name: str, each: AdoptedKernel) -> str:
@@ -275,10 +271,10 @@ def _kernel(name: str, each: AdoptedKernel) -> str:
         "arguments=[",
         *(f"    {argument.declared}," for argument in each.arguments),
         "],",
-        f"grid={_strings(each.geometry.grid)},",
-        f"block={_strings(each.geometry.block)},",
-        *([f"shared_bytes={_quoted(shared)},"] if shared else []),
-        *([f"constraints={_strings(constraints)},"] if constraints else []),
+        f"grid={json.dumps(each.geometry.grid)},",
+        f"block={json.dumps(each.geometry.block)},",
+        *([f"shared_bytes={json.dumps(shared)},"] if shared else []),
+        *([f"constraints={json.dumps(constraints)},"] if constraints else []),
         f'template="{name}.cu.j2",',
     ]
     body = textwrap.indent("\n".join(lines), "    ")
@@ -296,7 +292,7 @@ def _metric(found: Findings, given: str | None) -> str:
         is_whole = resolve(given).regions is None and not resolve(given).sees_inputs
         metrics = {buffer.name: over_each(given) if is_whole and buffer.is_apart else given for buffer in outputs}
     if len(set(metrics.values())) > 1:
-        return f"{{{', '.join(f'{_quoted(name)}: {json.dumps(metric)}' for name, metric in metrics.items())}}}"
+        return json.dumps(metrics)
     one = next(iter(metrics.values()), UNSIGNED)
     return "" if given is None and one == UNSIGNED else json.dumps(one)
 
@@ -314,11 +310,11 @@ def _application(name: str, found: Findings, source: str, metric: str | None) ->
             *(f"        {declared}," for declared in buffers),
             '        Scalar("draw", dtype="int64"),',
             "    ],",
-            f'    sizes={{"default": {_sizes(found)}}},',
+            f'    sizes={{"default": {json.dumps({name: value for name, (_, value) in found.sizes.items()})}}},',
             "    inputs=steps.inputs,",
             "    steps=steps,",
             '    timed="launches",',
-            f"    outputs={_strings(outputs)},",
+            f"    outputs={json.dumps(outputs)},",
             *([f"    metric={shown},"] if shown else []),
             *(["    instrumented=True,"] if found.parameters else []),
             f'    description="adopted from {source}",',
@@ -332,14 +328,6 @@ def _in_text(text: str) -> str:
     return "".join(
         f"\\{each}" if each in '"\\' else each if each.isprintable() else f"\\U{ord(each):08x}" for each in text
     )
-
-
-def _quoted(text: str) -> str:
-    return f'"{text}"'
-
-
-def _strings(texts: Iterable[str]) -> str:
-    return f"[{', '.join(map(_quoted, texts))}]"
 
 
 def _wrapped(before: str, items: Sequence[str], opening: str, closing: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mptune.adopt.adopting import AdoptSettings, _made_smaller, adopt
-from mptune.adopt.apart import InstrumentApart
+from mptune.adopt.apart import Apart
 from mptune.adopt.origins import origin
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import read
@@ -184,7 +184,7 @@ def test_types_that_lead_out_of_an_array_are_hopeless_and_the_rest_goes_on(tmp_p
     assert [compilation.message for compilation in checked.compilations] == [""]
     (place,) = [p.name for p in made.found.parameters if "pick.place" in p.members]
     (weight,) = [p.name for p in made.found.parameters if "pick.weight" in p.members]
-    with InstrumentApart(tmp_path / "alone" / "alone.py", limit_s=60) as instrument:
+    with Apart(tmp_path / "alone" / "alone.py", program_s=6) as instrument:
         names = {name.rpartition(".")[2]: name for name in instrument.tunable.parameter_names}
         assert instrument.errors({names[place]: "fp16"}) == {"error": math.inf}
         assert instrument.errors({names[weight]: "fp16"})["error"] < 1e-15
