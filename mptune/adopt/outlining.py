@@ -510,10 +510,10 @@ class _Loop:
                 by = "1"
             elif not _refers(step.children[1], usr):
                 by = self._text(step.children[1])
-        sign, bound = condition.operator, condition.children[-1]
-        is_known = sign in (*_NEGATED, "!=") and _is_variable(condition.children[0], usr) and not _refers(bound, usr)
+        sign = condition.operator
+        is_compared = sign in (*_NEGATED, "!=") and _is_variable(condition.children[0], usr)
         is_away = sign in (("<", "<=") if is_down else (">", ">=")) or (sign == "!=" and by != "1")
-        if not is_known or not by or is_away:
+        if not is_compared or not by or is_away or _refers(bound := condition.children[1], usr):
             raise self._unsafe(node, "does not count up or down to a bound", expected)
         sign = (">" if is_down else "<") if sign == "!=" else sign
         spelled = self._spelled(declared.type).removeprefix("const ")

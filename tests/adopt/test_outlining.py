@@ -416,8 +416,9 @@ def test_counters_stop_at_their_bounds_in_every_direction(tmp_path: Path) -> Non
     assert "if (i <= 0 || i > n) return;" in text_of(program, "work_loop")  # past 0 it wraps
     assert "int i = 3 + (n % 3 + 1) * (int)(blockIdx.x" in text_of(program, "work_loop_2")
     assert "if (i < 2 || i > n) return;" in text_of(program, "work_loop_3")
-    with pytest.raises(ProgramError, match="does not count up or down to a bound"):
-        refused(written(tmp_path, f"{PARALLEL}for (int i = n; i != 0; i += -1) a[i] = 1.0;"))
+    for head in ("int i = n; i != 0; i += -1", "int i = 0; true; i++"):
+        with pytest.raises(ProgramError, match="does not count up or down to a bound"):
+            refused(written(tmp_path, f"{PARALLEL}for ({head}) a[i] = 1.0;"))
 
 
 @pytest.mark.full
