@@ -319,8 +319,8 @@ def _arguments(
             dtype = buffers[each.values(index)[0].allocation].dtype
         role = _ROLES[parameter.role] if parameter.is_pointer else "Scalar"
         yield Argument(role, parameter.name, shape, precision, "" if precision else dtype)
-    for name in each.offsets:
-        yield Argument("Scalar", f"{name}_offset", (), "", "int64")
+    for name in each.offsets.values():
+        yield Argument("Scalar", name, (), "", "int64")
     for symbol in _used_by(each, constants):
         scalar, precision = known.symbol(symbol)
         yield Argument("Constant", symbol.name, symbol.bytes // bytes_of(scalar), precision, INTEGERS.get(scalar, ""))

@@ -142,7 +142,7 @@ def template(
     kernel: Kernel,
     classes: TypeClasses,
     parameter_of: Mapping[str, str],
-    offsets: Iterable[str] = (),
+    offsets: Mapping[str, str],
     threads: Sequence[str] = (),
     in_block: int = 0,
     nulls: Iterable[str] = (),
@@ -156,7 +156,7 @@ def template(
         kernel: which one.
         classes: the program's.
         parameter_of: the precision parameter of each class that has one, by the class's name.
-        offsets: its pointers that are not always at the start of a buffer: ``NAME_offset`` says where.
+        offsets: its pointers that are not always at the start of a buffer, each with the parameter that says where.
         threads: the names of how many threads there are along each axis, where a thread may do the work of several
             (``per_thread``); empty where it may not.
         in_block: how many threads a block has at most; 0 if that is not known.
@@ -181,7 +181,8 @@ def template(
     flat = {
         leaf.flat for parameter in kernel.parameters if parameter.role == "struct" for leaf, _ in fields_of(parameter)
     }
-    opening, closing = ("\n    {", "\n}") if flat & set(_WORD.findall(own.text(kernel.body))) else ("", "")
+    added = flat | set(offsets.values())
+    opening, closing = ("\n    {", "\n}") if added & set(_WORD.findall(own.text(kernel.body))) else ("", "")
     start = "".join(f"\n    {line}" for line in first) + opening
     body = start + rest + closing
 
@@ -219,13 +220,13 @@ def _passed(
     kernel: Kernel,
     edited: _Edited,
     own: Edits,
-    offsets: Iterable[str],
+    offsets: Mapping[str, str],
     nulls: Collection[str],
     apart: Collection[str],
 ) -> tuple[dict[str, str], list[str]]:
     """Return the parameters of a kernel's template by name, as they are declared, and what comes first in its body."""
     passed: dict[str, str] = {}
-    first = [f"{name} += {name}_offset;" for name in offsets]
+    first = [f"{name} += {offset};" for name, offset in offsets.items()]
     for parameter in kernel.parameters:
         if parameter.role == "struct":
             first.append(f"{parameter.element} {parameter.name} = {{}};")
@@ -243,7 +244,7 @@ def _passed(
     for name in apart:
         if "restrict" not in passed.get(name, "restrict"):
             passed[name] = re.sub(rf"\*\s*((?:const\s+)?{name})\s*$", r"* __restrict__ \1", passed[name])
-    return {**passed, **{f"{name}_offset": f"long long {name}_offset" for name in offsets}}, first
+    return {**passed, **{name: f"long long {name}" for name in offsets.values()}}, first
 
 
 def _shown(passed: Mapping[str, str], *others: str) -> str:

@@ -126,7 +126,7 @@ def _table(found: Findings, capture: Capture) -> dict[str, Any]:
             "kernel": name,
             "passed": [each for each in _passed(kernel) if each[0] in own],
             "offsets": {
-                parameter.name: parameter.memory.bytes
+                parameter.name: [kernel.launched.offsets[parameter.name], parameter.memory.bytes]
                 for _, parameter in kernel.launched.pointers
                 if parameter.name in kernel.launched.offsets and parameter.memory is not None
             },
