@@ -30,6 +30,7 @@ from mptune.adopt.parsing import (
     Node,
     SourceFile,
     TranslationUnit,
+    reached,
 )
 from mptune.adopt.reading import Program
 from mptune.adopt.rewriting import blanked
@@ -344,9 +345,7 @@ class _Kernel:
         if words & self._form.names:
             raise _UncertainError
         self._collect(function.block, None, _end(function.block))
-        reached, waiting = {function.usr}, [function]
-        while waiting:
-            inside = waiting.pop()
+        for inside in (function, *reached(function.node, functions)):
             for node in inside.node.walk():
                 if node.kind not in ("DECL_REF_EXPR", "CALL_EXPR", "MEMBER_REF_EXPR"):
                     continue
@@ -357,10 +356,6 @@ class _Kernel:
                     if name == "threadIdx" or _is_barrier(node):
                         raise _UncertainError
                     self._calls_vary |= _is_global(node)
-                usr = node.referenced.get_usr() if node.referenced is not None else ""
-                if usr in functions and usr not in reached:
-                    reached.add(usr)
-                    waiting.append(functions[usr])
 
     def _collect(self, node: Node, head: Node | None, end: int) -> None:
         """Find variables and changes in a node in the head of a ``for``, or none, in a scope that ends at a place."""

@@ -322,8 +322,8 @@ def _arguments(
             dtype = buffers[each.values(index)[0].allocation].dtype
         role = _ROLES[parameter.role] if parameter.is_pointer else "Scalar"
         yield Argument(role, parameter.name, shape, precision, "" if precision else dtype)
-    for name in each.offsets:
-        yield Argument("Scalar", f"{name}_offset", (), "", "int64")
+    for name in each.offsets.values():
+        yield Argument("Scalar", name, (), "", "int64")
     names = {need.name for need in each.kernel.needs if need.kind in ("constant", "device")}
     for symbol in (symbol for symbol in constants if symbol.name in names):
         scalar, precision = known.symbol(symbol)

@@ -88,9 +88,16 @@ class LaunchedKernel:
         return ((i, p) for i, p in enumerate(self.parameters) if p.is_pointer)
 
     @cached_property
-    def offsets(self) -> tuple[str, ...]:
-        """The pointers that are not always at the start of their buffer."""
-        return tuple(p.name for i, p in self.pointers if any(place.offset for place in self.values(i)))
+    def offsets(self) -> dict[str, str]:
+        """The pointers that are not always at the start of their buffer, each with the argument that says where."""
+        found, taken = {}, {parameter.name for parameter in self.parameters}
+        for index, parameter in self.pointers:
+            if any(place.offset for place in self.values(index)):
+                name = f"{parameter.name}_offset"
+                while name in taken:
+                    name += "_"
+                found[parameter.name] = name
+        return found
 
     @property
     def apart(self) -> frozenset[str]:

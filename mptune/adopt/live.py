@@ -101,7 +101,8 @@ class Launched:
     Attributes:
         kernel: its name in the definition.
         passed: its arguments.
-        offsets: of pointers that may point into a buffer, the bytes of an element, by name.
+        offsets: of pointers that may point into a buffer, by name: the argument that says where, and the bytes of an
+            element.
         constants: the variables in the device's memory that it uses, by allocation.
         read: those of them that it may write to, by name.
         extents: the numbers of a launch's shape that a call is given: by name in the definition that of the launch.
@@ -110,7 +111,7 @@ class Launched:
 
     kernel: str
     passed: tuple[Passed, ...]
-    offsets: Mapping[str, int]
+    offsets: Mapping[str, tuple[str, int]]
     constants: Mapping[int, str]
     read: tuple[str, ...]
     extents: Mapping[str, str]
@@ -151,7 +152,7 @@ class Live:
             where: Launched(
                 each["kernel"],
                 tuple(Passed(*one) for one in each["passed"]),
-                each["offsets"],
+                {name: (argument, size) for name, (argument, size) in each["offsets"].items()},
                 {int(id): name for id, name in each["constants"].items()},
                 tuple(each["read"]),
                 each["extents"],
@@ -368,7 +369,8 @@ class _Turn:
                     )
                 given[each.name] = getattr(self._run, self._buffers[value.allocation][0])
                 if each.name in launched.offsets:
-                    given[f"{each.name}_offset"] = value.offset // launched.offsets[each.name]
+                    name, size = launched.offsets[each.name]
+                    given[name] = value.offset // size
                 elif value.offset:
                     raise KernelError(
                         f"{launch.kernel} is given a place inside a buffer for {each.name}, as never before"

@@ -700,6 +700,20 @@ def parse(
     return units
 
 
+def reached(node: Node, functions: Mapping[str, Function]) -> list[Function]:
+    """Return those of some functions, by clang's names, that a piece of code uses, also through one another."""
+    found: dict[str, Function] = {}
+    waiting = [node]
+    while waiting:
+        for inner in waiting.pop().walk():
+            named = inner.referenced if inner.kind in REFERENCES else None
+            usr = named.get_usr() if named is not None and named.kind.name in FUNCTIONS else ""
+            if usr in functions and usr not in found:
+                found[usr] = functions[usr]
+                waiting.append(functions[usr].node)
+    return list(found.values())
+
+
 def _functions_of(node: Node) -> Iterator[Node]:
     """Yield the functions that a declaration is or has as members."""
     if node.kind in FUNCTIONS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
 import string
 import textwrap
@@ -15,9 +14,9 @@ from mptune.adopt.blocks import UNROLL, Split, phases_of_templates, split, tiles
 from mptune.adopt.classes import Choice, Literal, TypeClass, TypeClasses, TypeSlot
 from mptune.adopt.parsing import Edits, Extent, TemplateArgument
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
-from mptune.adopt.rewriting import HIP_SHARED
+from mptune.adopt.rewriting import HIP_SHARED, blanked
 from mptune.cpp.prelude import FUNCTIONS_OF_CUDA, prelude_names, short_intrinsics, why_reserved
-from mptune.cpp.tokens import KEYWORDS, Token, tokens
+from mptune.cpp.tokens import KEYWORDS
 from mptune.precision import ARITHMETIC
 
 #: The parameter that says how mathematical functions are computed.
@@ -41,23 +40,33 @@ _WITH_POLICY: Final = frozenset(
 )
 #: Functions that are in ``mp`` alone, where plain names are those of C.
 _IN_MP: Final = frozenset(["fdivide", "ldexp", "llrint", "llround", "lrint", "lround", "modf", "saturate", "scalbn"])
-#: What programs use of the C++ library, and ``mp`` has, too.
-_STANDARD: Final = re.compile(
-    r"(?:::\s*)?\bstd\s*::\s*(?=(?:min|max|abs|swap|isnan|isinf|isfinite|numeric_limits|is_same(?:_v)?|conditional(?:_t)?"
-    r"|enable_if(?:_t)?|is_floating_point(?:_v)?|is_integral(?:_v)?|is_arithmetic(?:_v)?)\b)"
+_INDICES: Final = ("ThreadIdx", "BlockIdx", "BlockDim", "GridDim")
+#: Atomic functions whose scope is said, which are those of a device here, and those that HIP calls unsafe.
+SCOPED: Final = re.compile(r"\b(?:a|unsafeA)(tomic[A-Z][A-Za-z]*)(?:_(?:block|system))?\b")
+#: What templates call otherwise than CUDA, HIP and the C++ library, and the numbers of lines of loops that are cut out.
+_OTHER_WORDS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
+    (
+        re.compile(
+            r"(?:::\s*)?\bstd\s*::\s*(?=(?:min|max|abs|swap|isnan|isinf|isfinite|numeric_limits|is_same(?:_v)?"
+            r"|conditional(?:_t)?|enable_if(?:_t)?|is_floating_point(?:_v)?|is_integral(?:_v)?|is_arithmetic(?:_v)?)\b)"
+        ),
+        "mp::",
+    ),
+    (re.compile(r"\bstd\s*::\s*(?=(?:u?int(?:8|16|32|64|ptr)_t|size_t|ptrdiff_t)\b)"), ""),
+    (re.compile(r"\bmake_(double|float)([234])\b"), r"mp::make_vec\2<\1>"),
+    *((re.compile(rf"\bhip{at}_([xyz])\b"), rf"{at[0].lower()}{at[1:]}.\1") for at in _INDICES),
+    (SCOPED, r"a\1"),
+    (HIP_SHARED, r"extern __shared__ \1 \2[];"),
+    (re.compile(r"^[ \t]*#line .*\n", re.MULTILINE), ""),
 )
-#: Names that the C++ library has in ``std``, too.
-_SIZED: Final = re.compile(r"\bstd\s*::\s*(?=(?:u?int(?:8|16|32|64|ptr)_t|size_t|ptrdiff_t)\b)")
-_MAKE: Final = re.compile(r"\b(make_)(double|float)([234])\b")
-#: Atomic functions whose scope is said, which are those of a device here, and what HIP calls unsafe.
-_SCOPED: Final = re.compile(r"\b(?:a|unsafeA)(tomic[A-Z][A-Za-z]*)(?:_(?:block|system))?\b")
-#: What HIP calls otherwise than CUDA.
-_HIP_INDEX: Final = re.compile(r"\bhip(Thread|Block|Grid)(Idx|Dim)_([xyz])\b")
 #: A vector of nothing but literals.
 _CONSTANT_VECTOR: Final = re.compile(r"make_(?:double|float)([234])(?=\s*\([\d.,\seEfF+-]*\)$)")
 #: What a type class has that a kernel is given.
 _DECLARED: Final = ("parameter", "field")
 _TEMPLATE: Final = re.compile(r"\btemplate\s*<[^{;()]*?>\s*(?=[\w_])")
+_STRUCTS: Final = ("STRUCT_DECL", "CLASS_DECL", "CLASS_TEMPLATE")
+#: The word before a class's name, in what comes before its body.
+_CLASS_OF_STRUCT: Final = re.compile(r"\bclass\b(?=[^,<>:]*(?::[^:].*)?$)", re.DOTALL)
 #: What headers of C define that no device compiler has.
 _CONSTANTS: Final = {
     "M_E": "2.7182818284590452354", "M_LOG2E": "1.4426950408889634074", "M_LOG10E": "0.43429448190325182765",
@@ -99,8 +108,6 @@ _SHORT_HEADER: Final = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](?:\w+/)*\w+
 _WHOLE: Final = re.compile(r"(?:const )?(?:(?:long|short|unsigned|signed|int|char|bool) ?)+|u?int\d+_t|size_t|\.\.\.")
 #: What the prelude calls otherwise.
 _CALLED: Final = {"abs": "fabs"}
-#: What keeps the numbers of lines in a program whose loops are cut out.
-_LINE: Final = re.compile(r"^[ \t]*#line .*\n", re.MULTILINE)
 _PARAMETERS: Final = re.compile(r"\s*#\s*define\s+\w+\(([^)]*)\)")
 #: What a parameter is by default.
 _DEFAULT: Final = re.compile(r"\s*=(?!=).*", re.DOTALL)
@@ -137,7 +144,7 @@ def template(
     kernel: Kernel,
     classes: TypeClasses,
     parameter_of: Mapping[str, str],
-    offsets: Iterable[str] = (),
+    offsets: Mapping[str, str],
     threads: Sequence[str] = (),
     in_block: int = 0,
     nulls: Iterable[str] = (),
@@ -151,7 +158,7 @@ def template(
         kernel: which one.
         classes: the program's.
         parameter_of: the precision parameter of each class that has one, by the class's name.
-        offsets: its pointers that are not always at the start of a buffer: ``NAME_offset`` says where.
+        offsets: its pointers that are not always at the start of a buffer, each with the parameter that says where.
         threads: the names of how many threads there are along each axis, where a thread may do the work of several
             (``per_thread``); empty where it may not.
         in_block: how many threads a block has at most; 0 if that is not known.
@@ -179,7 +186,8 @@ def template(
     flat = {
         leaf.flat for parameter in kernel.parameters if parameter.role == "struct" for leaf, _ in fields_of(parameter)
     }
-    opening, closing = ("\n    {", "\n}") if flat & set(_WORD.findall(own.text(kernel.body))) else ("", "")
+    added = flat | set(offsets.values())
+    opening, closing = ("\n    {", "\n}") if added & set(_WORD.findall(own.text(kernel.body))) else ("", "")
     start = "".join(f"\n    {line}" for line in first) + opening
     body = start + rest + closing
 
@@ -220,13 +228,13 @@ def _passed(
     kernel: Kernel,
     edited: _Edited,
     own: Edits,
-    offsets: Iterable[str],
+    offsets: Mapping[str, str],
     nulls: Collection[str],
     apart: Collection[str],
 ) -> tuple[dict[str, str], list[str]]:
     """Return the parameters of a kernel's template by name, as they are declared, and what comes first in its body."""
     passed: dict[str, str] = {}
-    first = [f"{name} += {name}_offset;" for name in offsets]
+    first = [f"{name} += {offset};" for name, offset in offsets.items()]
     for parameter in kernel.parameters:
         if parameter.role == "struct":
             first.append(f"{parameter.element} {parameter.name} = {{}};")
@@ -244,7 +252,7 @@ def _passed(
     for name in apart:
         if "restrict" not in passed.get(name, "restrict"):
             passed[name] = re.sub(rf"\*\s*((?:const\s+)?{name})\s*$", r"* __restrict__ \1", passed[name])
-    return {**passed, **{f"{name}_offset": f"long long {name}_offset" for name in offsets}}, first
+    return {**passed, **{name: f"long long {name}" for name in offsets.values()}}, first
 
 
 def _shown(passed: Mapping[str, str], *others: str) -> str:
@@ -268,20 +276,16 @@ def _of_tiles(function: str, passed: Mapping[str, str], threads: Sequence[str], 
     rows = f"{_OPEN}per_thread_y{_CLOSE}" if len(threads) > 1 else "1"
     call = f"{function}_tile({', '.join([*passed, 'THIS_TILE'])})"
     has_work = f"{function}_has_work({', '.join([*passed, 'TILE_THREAD'])})" if condition else "true"
+    parameters = _shown(passed, "VIRTUAL_INDICES")
+    asks = f"__device__ __forceinline__ bool {function}_has_work({parameters}) {{{condition}}}"
     return [
-        *_condition_of(function, passed, condition),
+        *([asks] if condition else []),
         f"template <class Tile>\n__device__ __forceinline__ void {function}_tile({_shown(passed, 'TILE_INDICES')}) "
         f"{{{body}",
         f'extern "C" __global__ void {function}({_shown(passed)}) {{\n'
         f"    GRID_TILES({_OPEN}per_thread{_CLOSE}, {rows}, {_extents(threads)},\n        {has_work},\n"
         f"        {call});\n}}",
     ]
-
-
-def _condition_of(function: str, passed: Mapping[str, str], condition: str) -> list[str]:
-    """Return the text of the function that says whether a thread has anything to do, if there is a condition."""
-    indices = _shown(passed, "VIRTUAL_INDICES")
-    return [f"__device__ __forceinline__ bool {function}_has_work({indices}) {{{condition}}}"] if condition else []
 
 
 def _extents(threads: Sequence[str]) -> str:
@@ -304,12 +308,8 @@ def _in_words_of_templates(text: str, program: Program, kernel: Kernel, symbols:
                 declared, lambda found: f"{found[1]}[1]" + (f" = {{{found[2]}}}" if found[2] else ""), text, count=1
             )
     text = _unqualified(text, {name for unit in program.units for name in unit.namespaces})
-    text = _MAKE.sub(r"mp::make_vec\3<\2>", text) if "make_" in text else text
-    text = _SIZED.sub("", _STANDARD.sub("mp::", text)) if "std" in text else text
-    text = _HIP_INDEX.sub(lambda found: f"{found[1].lower()}{found[2]}.{found[3]}", text)
-    text = _SCOPED.sub(r"a\1", text)
-    text = HIP_SHARED.sub(r"extern __shared__ \1 \2[];", text)
-    text = _LINE.sub("", text)
+    for pattern, words in _OTHER_WORDS:
+        text = pattern.sub(words, text)
     short = short_intrinsics() - {need.name for need in kernel.needs}
     return _WORD.sub(
         lambda found: _SHORT_TYPES.get(found[0], f"mp::{found[0]}" if found[0] in short else found[0]), text
@@ -444,22 +444,25 @@ class _Edited:
 
     def _let_be_filled(self, edits: Edits, struct: Declaration) -> None:
         """Let a struct be made without arguments, and all of its fields be set: nothing in it is private."""
-        words = list(tokens(self._program.text(struct.extent)))
-        opening = next((index for index, word in enumerate(words) if word.text == "{"), len(words))
+        place = struct.extent
+        nodes = (node for unit in self._program.units for node in unit.top if node.kind in _STRUCTS)
+        node = next(each for each in nodes if each.extent is not None and each.extent in place)
 
-        def place(word: Token) -> Extent:
-            start = struct.extent.start + word.start
-            return dataclasses.replace(struct.extent, start=start, end=start + len(word.text))
+        def replace(start: int, old: str, new: str) -> None:
+            edits.replace(dataclasses.replace(place, start=start, end=start + len(old)), new)
 
-        for index, word in enumerate(words[:-1]):
-            is_hidden = word.text in ("private", "protected") and words[index + 1].text == ":"
-            is_parameter = index > 0 and words[index - 1].text in ("<", ",")
-            is_class = index < opening and word.text == "class" and not is_parameter
-            if is_hidden or is_class:
-                edits.replace(place(word), "struct" if is_class else "public")
-        made_of = list(_constructors(words[opening:], struct.name))
-        if made_of and not any(map(_takes_nothing, made_of)):
-            edits.insert(struct.extent.file, place(words[opening]).end, f" {struct.name}() = default;")
+        for inner in node.walk():
+            hidden = (
+                re.match("private|protected", self._program.text(inner.extent)) if inner.extent is not None else None
+            )
+            if inner.kind == "CXX_ACCESS_SPEC_DECL" and inner.extent is not None and hidden is not None:
+                replace(inner.extent.start, hidden[0], "public")
+        head = blanked(self._program.text(place)).partition("{")[0]
+        if word := _CLASS_OF_STRUCT.search(head):
+            replace(place.start + word.start(), "class", "struct")
+        made_of = [each for each in node.children if each.kind == "CONSTRUCTOR" and each.extent != node.extent]
+        if made_of and not any(each.cursor.is_default_constructor() for each in made_of):
+            edits.insert(place.file, place.start + len(head) + 1, f" {struct.name}() = default;")
 
     def of(self, piece: Extent, label: str | None, calls: Iterable[TemplateCall]) -> Edits:
         """Return the changes in a piece: of one function, or, with no label, whatever uses it."""
@@ -541,27 +544,6 @@ def _structs_in(parameters: Iterable[Parameter]) -> Iterator[str]:
         if each.role == "struct":
             yield each.struct.partition("<")[0]
         yield from _structs_in(each.fields)
-
-
-def _constructors(body: Sequence[Token], name: str) -> Iterator[list[str]]:
-    """Yield the words of the parameters of each constructor of a struct, from its text from the brace on."""
-    braces = parentheses = 0
-    before = ""
-    for index, word in enumerate(body[:-1]):
-        is_named = word.text == name and body[index + 1].text == "(" and before != "~"
-        if is_named and braces == 1 and not parentheses:
-            rest = [each.text for each in body[index + 2 :]]
-            depths = itertools.accumulate((text == "(") - (text == ")") for text in rest)
-            yield rest[: next((at for at, depth in enumerate(depths) if depth < 0), len(rest))]
-        braces += (word.text == "{") - (word.text == "}")
-        parentheses += (word.text == "(") - (word.text == ")")
-        before = word.text
-
-
-def _takes_nothing(parameters: Sequence[str]) -> bool:
-    """Whether a constructor needs no arguments: it has no parameters, or the first has a value by default."""
-    first = list(itertools.takewhile(lambda word: word != ",", parameters))
-    return not parameters or first == ["void"] or "=" in first
 
 
 def _identifier(label: str) -> str:

@@ -126,7 +126,7 @@ def _table(found: Findings, capture: Capture) -> dict[str, Any]:
             "kernel": name,
             "passed": [each for each in _passed(kernel) if each[0] in own],
             "offsets": {
-                parameter.name: parameter.memory.bytes
+                parameter.name: [kernel.launched.offsets[parameter.name], parameter.memory.bytes]
                 for _, parameter in kernel.launched.pointers
                 if parameter.name in kernel.launched.offsets and parameter.memory is not None
             },
@@ -258,10 +258,6 @@ def imports_text(found: Findings, macros: Iterable[str], more: Iterable[str] = (
     return f"from pathlib import Path\n\n{imports}"
 
 
-def _sizes(found: Findings) -> str:
-    return "{" + ", ".join(f'"{name}": {value}' for name, (_, value) in found.sizes.items()) + "}"
-
-
 def parameters_text(found: Findings, macros: Mapping[str, Sequence[int]]) -> Iterator[str]:
     """Yield the texts that declare the types, and the macros whose values are tuned."""
     types = "\n".join(_parameters(found))
@@ -273,7 +269,7 @@ def parameters_text(found: Findings, macros: Mapping[str, Sequence[int]]) -> Ite
 def _parameters(found: Findings) -> Iterator[str]:
     for parameter in found.parameters:
         yield f"# {listed(parameter.members)}"
-        yield f'{parameter.name} = PrecisionParameter("{parameter.name}", {_strings(parameter.types)})'
+        yield f'{parameter.name} = PrecisionParameter("{parameter.name}", {json.dumps(parameter.types)})'
 
 
 def kernel_text(name: str, each: AdoptedKernel, more: Sequence[str] = ()) -> str:
@@ -289,10 +285,10 @@ def kernel_text(name: str, each: AdoptedKernel, more: Sequence[str] = ()) -> str
         "arguments=[",
         *(f"    {argument.declared}," for argument in each.arguments),
         "],",
-        f"grid={_strings(each.geometry.grid)},",
-        f"block={_strings(each.geometry.block)},",
-        *([f"shared_bytes={_quoted(shared)},"] if shared else []),
-        *([f"constraints={_strings(constraints)},"] if constraints else []),
+        f"grid={json.dumps(each.geometry.grid)},",
+        f"block={json.dumps(each.geometry.block)},",
+        *([f"shared_bytes={json.dumps(shared)},"] if shared else []),
+        *([f"constraints={json.dumps(constraints)},"] if constraints else []),
         f'template="{name}.cu.j2",',
         *more,
     ]
@@ -311,7 +307,7 @@ def metric_text(found: Findings, given: str | None) -> str:
         is_whole = resolve(given).regions is None and not resolve(given).sees_inputs
         metrics = {buffer.name: over_each(given) if is_whole and buffer.is_apart else given for buffer in outputs}
     if len(set(metrics.values())) > 1:
-        return f"{{{', '.join(f'{_quoted(name)}: {json.dumps(metric)}' for name, metric in metrics.items())}}}"
+        return json.dumps(metrics)
     one = next(iter(metrics.values()), UNSIGNED)
     return "" if given is None and one == UNSIGNED else json.dumps(one)
 
@@ -330,11 +326,11 @@ def _application(name: str, found: Findings, source: str, metric: str | None, ma
             *(f"        {declared}," for declared in buffers),
             '        Scalar("draw", dtype="int64"),',
             "    ],",
-            f'    sizes={{"default": {_sizes(found)}}},',
+            f'    sizes={{"default": {json.dumps({name: value for name, (_, value) in found.sizes.items()})}}},',
             "    inputs=steps.inputs,",
             "    steps=steps,",
             '    timed="launches",',
-            f"    outputs={_strings(outputs)},",
+            f"    outputs={json.dumps(outputs)},",
             *([f"    metric={shown},"] if shown else []),
             *([f"    shared=[{shared}],"] if shared else []),
             *(["    instrumented=True,"] if found.parameters else []),
@@ -349,14 +345,6 @@ def _in_text(text: str) -> str:
     return "".join(
         f"\\{each}" if each in '"\\' else each if each.isprintable() else f"\\U{ord(each):08x}" for each in text
     )
-
-
-def _quoted(text: str) -> str:
-    return f'"{text}"'
-
-
-def _strings(texts: Iterable[str]) -> str:
-    return f"[{', '.join(map(_quoted, texts))}]"
 
 
 def _wrapped(before: str, items: Sequence[str], opening: str, closing: str) -> str:

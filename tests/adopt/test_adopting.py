@@ -174,6 +174,33 @@ def test_types_and_literals_became_parameters(folder: Path) -> None:
     assert "_num" in template
 
 
+@pytest.mark.full
+def test_kernels_may_have_an_offset_of_their_own_for_a_pointer_into_a_buffer(tmp_path: Path) -> None:
+    path = tmp_path / "shifted.cu"
+    path.write_text("""#include <cstdio>
+__global__ void scale(const double* x, double* y, int x_offset, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, y_offset = 2;
+    if (i < n) y[i + y_offset] = x[i + x_offset] * 2.0;
+}
+int main() {
+    double h[1024], *d, *e;
+    for (int i = 0; i < 1024; i++) h[i] = i / 7.0;
+    cudaMalloc(&d, sizeof h);
+    cudaMalloc(&e, sizeof h);
+    cudaMemcpy(d, h, sizeof h, cudaMemcpyHostToDevice);
+    cudaMemset(e, 0, sizeof h);
+    for (int k = 0; k < 3; k++) scale<<<2, 128>>>(d + 10 * k, e + 300 * k, 3, 250);
+    cudaMemcpy(h, e, sizeof h, cudaMemcpyDeviceToHost);
+    printf("%.9g\\n", h[617]);
+}
+""")
+    _, document = adopt(AdoptSettings((path,)), tmp_path / "shifted")
+    assert document["errors"] == {"y": 0.0}
+    text = (tmp_path / "shifted" / "scale.cu.j2").read_text()
+    assert "x += x_offset_;" in text
+    assert "y += y_offset;" in text
+
+
 @pytest.mark.nightly
 def test_pointers_that_never_meet_are_restricted(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "pointers_that_meet.cu",), types=2), tmp_path / "meet")

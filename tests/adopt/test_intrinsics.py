@@ -19,7 +19,7 @@ from vendor_compilers import needs
 from mptune.adopt import parsing, reading, running
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.number_types import math_function
-from mptune.adopt.template import _SCOPED
+from mptune.adopt.template import SCOPED
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
 from mptune.backends.host_compiler import find_compiler
@@ -85,7 +85,7 @@ def test_programs_that_run_as_they_are_have_them(tmp_path: Path) -> None:
     ],
 )
 def test_templates_have_them(backend: str, architecture: str) -> None:
-    of_templates = dict.fromkeys(_SCOPED.sub(r"a\1", name) for name in declared() if not is_refused(name))
+    of_templates = dict.fromkeys(SCOPED.sub(r"a\1", name) for name in declared() if not is_refused(name))
     lines = []
     for name in of_templates:
         named = math_function(name)

@@ -154,7 +154,11 @@ def test_what_is_written_of_it_reads_like_the_program(stencil: Path) -> None:
     share = "static_cast<{{ CONDUCTION_type }}>(CONDUCTION)"
     assert f"next[at] = now[at] + {share} * (neighbours - 4.0_num * now[at]) + source(row, column);" in text
     assert (stencil / "program" / "stencil.cpp").read_text() == (PROGRAMS / "stencil.cpp").read_text()
-    assert load_tunable(stencil).name == "stencil"
+    application = load_tunable(stencil)
+    assert application.name == "stencil"
+    # Blocks and work per thread do not change what is rounded.
+    assert all(name.endswith(("_type", "policy")) for name in application.signature_names)
+    assert any("per_thread" in name for name in application.parameter_names)
 
 
 @pytest.mark.full
@@ -208,6 +212,37 @@ def test_a_loop_that_may_not_be_parallel_is_refused_with_its_line(tmp_path: Path
     assert caught.match(reason)
 
 
+SHARING = """#include <cstdlib>
+void add(double& sum, double x) { sum += x; }
+void add_to(double* sum, double x) { *sum += x; }
+struct Tally { int count; void note(double x) { count += x > 0; } } tally;
+void deposit(double* grid, int at, double x) {
+#pragma omp atomic
+    grid[at] += x;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("add(total, a[i]);", "writes to total, which all iterations share"),
+        ("add_to(&total, a[i]);", "writes to total, which all iterations share"),
+        ("tally.note(a[i]);", "writes to tally, which all iterations share"),
+        ("deposit(b, i % 8, a[i]);", r"some\.cpp:7: .* calls deposit, which has #pragma omp atomic in it"),
+        ("{\n#pragma omp atomic capture\n{ a[i] = b[0]; b[0]++; } }", "has #pragma omp atomic capture"),
+    ],
+)
+def test_a_loop_whose_iterations_change_what_they_share_is_refused(tmp_path: Path, body: str, reason: str) -> None:
+    with pytest.raises(ProgramError, match=reason):
+        refused(written(tmp_path, PARALLEL + COUNTS + body, before=SHARING))
+
+
+def test_the_head_of_a_loop_may_only_compute(tmp_path: Path) -> None:
+    body = PARALLEL + 'for (int i = 0; i < std::atoi("9"); i++) a[i] = 1.0;'
+    with pytest.raises(ProgramError, match="calls atoi, which may do more than compute"):
+        refused(written(tmp_path, body, before=SHARING))
+
+
 @pytest.mark.parametrize(
     ("clause", "reason"),
     [
@@ -231,6 +266,17 @@ def test_members_that_loops_use_are_parameters(tmp_path: Path) -> None:
     assert arguments == ["all->of.data()", "held.of.data()", "held.of.size()", "held.by", "a", "n"]
     with pytest.raises(ProgramError, match=r"passes the std::vector held\.of on; pass its address: held\.of\.data\(\)"):
         refused(written(tmp_path, f"{PARALLEL}{COUNTS}a[i] = first(held.of);", before=f"{held}\n{FIRST}"))
+
+
+def test_members_and_variables_of_one_name_stay_apart(tmp_path: Path) -> None:
+    held = "#include <vector>\nstruct Held { std::vector<double> of; double by; } held; double held_by;"
+    body = f"{PARALLEL}{COUNTS}{{ const int held_of = i / 2; a[i] = held.by * held.of[held_of] + held_by; }}"
+    program = written(tmp_path, body, before=held)
+    assert "a[i] = held_by_ * held_of_[held_of] + held_by;" in text_of(program, "work_loop")
+    (launch,) = program.launches
+    assert [program.text(each) for each in launch.arguments] == ["held.of.data()", "held.by", "held_by", "a", "n"]
+    with pytest.raises(ProgramError, match="uses two variables called n; give one of them another name"):
+        refused(written(tmp_path, f"{PARALLEL}{COUNTS}a[i] = n + ::n;", before="double n;"))
 
 
 FIRST = "double first(const std::vector<double>& of) { return of[0]; }"
@@ -360,6 +406,39 @@ def test_loops_end_where_they_do_with_or_without_braces(tmp_path: Path) -> None:
         printed.append(run(built, writes=tmp_path).output)
     assert printed[0] == printed[1]
     assert len(printed[0].split()) == 90 * len(bodies)
+
+
+def test_counters_stop_at_their_bounds_in_every_direction(tmp_path: Path) -> None:
+    body = f"{PARALLEL}for (unsigned long i = n; i > 0; i--) a[i - 1] = i;\n"
+    body += f"{PARALLEL}for (int i = 3; i < n; i += n % 3 + 1) a[i] = b[i];\n"
+    body += f"{PARALLEL}for (unsigned i = n; i >= 2; i -= 2) {{ a[i] = 1; }}"
+    program = written(tmp_path, body)
+    assert "if (i <= 0 || i > n) return;" in text_of(program, "work_loop")  # past 0 it wraps
+    assert "int i = 3 + (n % 3 + 1) * (int)(blockIdx.x" in text_of(program, "work_loop_2")
+    assert "if (i < 2 || i > n) return;" in text_of(program, "work_loop_3")
+    for head in ("int i = n; i != 0; i += -1", "int i = 0; true; i++"):
+        with pytest.raises(ProgramError, match="does not count up or down to a bound"):
+            refused(written(tmp_path, f"{PARALLEL}for ({head}) a[i] = 1.0;"))
+
+
+@pytest.mark.full
+def test_unsigned_counters_count_down_to_0(tmp_path: Path) -> None:
+    path = tmp_path / "down.cpp"
+    path.write_text(
+        "#include <cstdio>\nstatic double a[300];\nint main() {\nunsigned long n = 300, sum = 0;\n"
+        f"{PARALLEL}for (unsigned long i = n; i > 0; i--) a[i - 1] = i;\n"
+        f"{PARALLEL}for (unsigned i = 294; i >= 1; i -= n % 7 + 1) a[i] += 0.5;\n"
+        "#pragma omp parallel for reduction(+ : sum)\n"
+        "for (unsigned long i = n; i > 0; i -= 2) sum += i * (a[i - 1] > 9);\n"
+        'for (double each : a) std::printf("%g ", each);\nstd::printf("%lu\\n", sum);\n}\n'
+    )
+    program = read([path])
+    assert len(program.kernels) == 3
+    printed = []
+    for files in (program.originals, program.files):
+        built = build(program.sources, files, optimisation="-O0", gives_host_memory=True)
+        printed.append(run(built, writes=tmp_path).output)
+    assert printed[0] == printed[1]
 
 
 @pytest.mark.nightly
