@@ -242,7 +242,10 @@ class Memory:
             words = self._words(buffer.part(start, min(_SUMMED_BYTES, in_words - start)))
             for first in range(0, words.size, weights.size):
                 piece = words[first : first + weights.size]
-                total = (total * _FACTOR + int((piece * weights[: piece.size]).sum())) % 2**64
+                own = weights[: piece.size]
+                # einsum makes no array of products, which takes twice as long.
+                weighted = np.einsum("i,i", piece, own) if self.namespace is None else (piece * own).sum()
+                total = (total * _FACTOR + int(weighted)) % 2**64
         return total
 
     def _words(self, buffer: Buffer) -> Any:
