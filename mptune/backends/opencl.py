@@ -306,7 +306,7 @@ class OpenclCompiler(Compiler):
             return {} if offline is None else {"clang": offline.version}
         return {}
 
-    def stay(self, compilers: int) -> None:
+    def stay(self, compilers: int, options: CompileOptions) -> None:  # noqa: ARG002
         self._processes.start(compilers)
 
     def paused(self) -> AbstractContextManager[None]:

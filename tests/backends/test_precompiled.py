@@ -107,7 +107,7 @@ def test_sources_that_begin_otherwise_are_compiled_whole(cache: BinaryCache) -> 
 def staying(cache: BinaryCache) -> Iterator[HostCompiler]:
     compiled(cache)
     compiler = HostCompiler(cache=cache)
-    compiler.stay(1)
+    compiler.stay(1, CompileOptions())
     with contextlib.closing(compiler):
         yield compiler
 
@@ -174,7 +174,7 @@ def test_results_are_the_same_with_each_switched_off(
     before = HostBackend().identity(CompileOptions())
     monkeypatch.setenv(variable, value)
     backend = HostBackend(workers=2)
-    backend.compiler.stay(1)
+    backend.compiler.stay(1, CompileOptions())
     with contextlib.closing(backend.compiler):
         binary = backend.compiler.compile(prelude() + BODY, "reverse", CompileOptions())
     assert_reverses(binary)
