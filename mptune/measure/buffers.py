@@ -28,8 +28,8 @@ GUARD_BYTES: Final = 1 << 14
 #: Neighbouring allocations have different guard patterns, so that a copy from one zone to another shows.
 _guards = itertools.cycle(range(1, 8))
 
-#: Words summed at a time on the host, which fit a core's cache.
-_HOST_WORDS: Final = 1 << 14
+#: Words summed at a time on the host; their weights fit a core's cache.
+_HOST_WORDS: Final = 1 << 16
 #: Bytes read and summed at a time.
 _SUMMED_BYTES: Final = 1 << 25
 #: Factor between the parts of a checksum; odd, so that no part vanishes.
