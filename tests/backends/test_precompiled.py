@@ -118,6 +118,15 @@ def servers() -> list[int]:
     return [pid for pid in map(int, listed.split()) if b"cc1plus" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
+def test_the_prelude_of_compilers_that_stay_is_there_before_a_source(cache: BinaryCache) -> None:
+    with contextlib.closing(HostCompiler(cache=cache)) as compiler:
+        compiler.stay(1, CompileOptions())
+        (header,) = precompiled(cache)
+        assert not compiler.compile(prelude() + BODY, "reverse", CompileOptions()).cached
+        assert precompiled(cache) == [header]
+        assert len(servers()) == 1
+
+
 def test_code_is_the_same(tmp_path: Path, cache: BinaryCache, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = load_kernel("axpy")
     source = render(kernel, kernel.configuration({}), kernel.resolve_sizes("smoke"))
