@@ -178,8 +178,8 @@ def reference_magnitude(xp: Any, chunks: Iterable[Any], count: Count) -> Array:
 
 
 def on_host(numbers: Any) -> Array:
-    """Return a vector of a namespace as a NumPy array."""
-    return np.array(numbers.tolist(), dtype=np.float64)
+    """Return a vector of a namespace as a NumPy array of doubles."""
+    return np.asarray(numbers if isinstance(numbers, np.ndarray) else numbers.tolist(), dtype=np.float64)
 
 
 def _exact_sum(parts: Sequence[Array]) -> Array:

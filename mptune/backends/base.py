@@ -218,7 +218,7 @@ class Compiler(ABC):
         """Return the fraction of vector instructions in a binary's floating-point arithmetic; NaN if unknown."""
         return math.nan
 
-    def stay(self, compilers: int) -> None:  # noqa: B027 - optional
+    def stay(self, compilers: int, options: CompileOptions) -> None:  # noqa: B027 - optional
         """Keep processes for so many compilations at a time until :meth:`close`; before the first of many sources."""
 
     def paused(self) -> AbstractContextManager[None]:

@@ -73,7 +73,7 @@ class BinaryCache:
     def workspace(self) -> Iterator[Path]:
         """Give an empty folder to compile in, removed afterwards; beside the entries, or a temporary one."""
         try:
-            folder = tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=own_folder(self.directory / "work"))
+            folder = tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self._folder("work"))
         except OSError:
             folder = tempfile.mkdtemp(prefix="mptune-")
         try:

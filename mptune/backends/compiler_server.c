@@ -37,6 +37,10 @@ static void redirect(int to, const char *path, int flags) {
 // Returns in a copy of this process, once for each source; this process serves until its owner hangs up.
 static int serve(void) {
     static char request[1 << 16], *words[1 << 12];
+    // The compiler's tables of the processor, which it otherwise makes when it reaches the first function: once for all
+    // copies. Its plug-ins can call this, so that the name is there.
+    void (*initialize_rtl)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "_Z14initialize_rtlv");
+    if (initialize_rtl) initialize_rtl();
     if (send(0, "", 1, MSG_NOSIGNAL) != 1) _exit(0);
     for (;;) {
         ssize_t size = recv(0, request, sizeof request, 0);

@@ -31,7 +31,7 @@ SERVER_FLAGS: Final = ("-w", "-O1", "-U_FORTIFY_SOURCE", "-shared", "-fPIC", f'-
 #: Flags that change what the assembler and the linker do.
 _UNSERVED: Final = ("-flto", "-fuse-ld", "-fno-pic", "-fno-PIC", "-Wa,", "-Wl,", "-Xassembler", "-Xlinker", "-L", "-l")
 #: Symbols that position-independent x86 code takes from elsewhere, and those that need no library.
-_IMPORTED: Final = re.compile(r"([\w.]+)@(?:PLT|GOT)")
+_IMPORTED: Final = re.compile(r"(?<![\w.])([\w.]+)@(?:PLT|GOT)")
 _IN_RUNTIME: Final = re.compile(r"_ZNK?11mptune_host|mptune_|(?:memcpy|memmove|memset|mprotect|__tls_get_addr)\Z")
 #: The status of a command that succeeded, an int.
 _SUCCESS: Final = bytes(4)

@@ -180,8 +180,10 @@ class HostCompiler(Compiler):
     def paused(self) -> AbstractContextManager[None]:
         return self._processes.paused()
 
-    def stay(self, compilers: int) -> None:  # noqa: ARG002 - each starts when it is needed
+    def stay(self, compilers: int, options: CompileOptions) -> None:  # noqa: ARG002 - each starts when it is needed
         self._stays = switch("MPTUNE_COMPILER_SERVER")
+        if not options.compilers:  # else sources name their compiler
+            self._precompiled(self.program, self.flags(options))
 
     def close(self) -> None:
         self._processes.close()

@@ -306,7 +306,7 @@ class OpenclCompiler(Compiler):
             return {} if offline is None else {"clang": offline.version}
         return {}
 
-    def stay(self, compilers: int) -> None:
+    def stay(self, compilers: int, options: CompileOptions) -> None:  # noqa: ARG002
         self._processes.start(compilers)
 
     def paused(self) -> AbstractContextManager[None]:
@@ -370,6 +370,21 @@ class OpenclBuffer(MemoryBuffer):
         with self._device.failing("a part of a buffer cannot be an argument"):
             flags = self._device.cl.mem_flags.READ_WRITE
             return self.start.get_sub_region(self.offset, max(self.nbytes, 1), flags)
+
+    def seen(self) -> NDArray[Any] | None:
+        """Map the bytes of a processor's buffer, which copies nothing; freeing the view unmaps them."""
+        if not _is_processor(self._device.handle) or not self.nbytes:
+            return None
+        import numpy as np
+
+        cl, queue = self._device.cl, self._device.queue
+        with self._device.failing("a buffer cannot be mapped"):
+            found, _ = cl.enqueue_map_buffer(
+                queue, self.start, cl.map_flags.READ, self.offset, (self.nbytes,), np.uint8, is_blocking=True
+            )
+        found.flags.writeable = False
+        seen: NDArray[Any] = found
+        return seen
 
 
 class OpenclFunction(Function):

@@ -28,8 +28,8 @@ GUARD_BYTES: Final = 1 << 14
 #: Neighbouring allocations have different guard patterns, so that a copy from one zone to another shows.
 _guards = itertools.cycle(range(1, 8))
 
-#: Words summed at a time on the host, which fit a core's cache.
-_HOST_WORDS: Final = 1 << 14
+#: Words summed at a time on the host; their weights fit a core's cache.
+_HOST_WORDS: Final = 1 << 16
 #: Bytes read and summed at a time.
 _SUMMED_BYTES: Final = 1 << 25
 #: Factor between the parts of a checksum; odd, so that no part vanishes.
@@ -242,7 +242,10 @@ class Memory:
             words = self._words(buffer.part(start, min(_SUMMED_BYTES, in_words - start)))
             for first in range(0, words.size, weights.size):
                 piece = words[first : first + weights.size]
-                total = (total * _FACTOR + int((piece * weights[: piece.size]).sum())) % 2**64
+                own = weights[: piece.size]
+                # einsum makes no array of products, which takes twice as long.
+                weighted = np.einsum("i,i", piece, own) if self.namespace is None else (piece * own).sum()
+                total = (total * _FACTOR + int(weighted)) % 2**64
         return total
 
     def _words(self, buffer: Buffer) -> Any:

@@ -58,10 +58,10 @@ class Pool:
         """Start the workers if they are not running; return their common report."""
         if self._ready is None:
             starting = [self._evaluating.submit(worker.start) for worker in self._workers]
-            if self._compilers:
-                self._backend.compiler.stay(self._compilers)
-                self._compiling = ThreadPoolExecutor(self._compilers, thread_name_prefix="compile ahead")
             try:
+                if self._compilers:  # while the workers start
+                    self._backend.compiler.stay(self._compilers, self._job.options)
+                    self._compiling = ThreadPoolExecutor(self._compilers, thread_name_prefix="compile ahead")
                 ready = [future.result() for future in starting]
             except BaseException:
                 for worker in self._workers:

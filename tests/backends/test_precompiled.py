@@ -107,7 +107,7 @@ def test_sources_that_begin_otherwise_are_compiled_whole(cache: BinaryCache) -> 
 def staying(cache: BinaryCache) -> Iterator[HostCompiler]:
     compiled(cache)
     compiler = HostCompiler(cache=cache)
-    compiler.stay(1)
+    compiler.stay(1, CompileOptions())
     with contextlib.closing(compiler):
         yield compiler
 
@@ -116,6 +116,15 @@ def servers() -> list[int]:
     """Return the compilers that are children of this process."""
     listed = " ".join(tasks.read_text() for tasks in Path("/proc/self/task").glob("*/children"))
     return [pid for pid in map(int, listed.split()) if b"cc1plus" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def test_the_prelude_of_compilers_that_stay_is_there_before_a_source(cache: BinaryCache) -> None:
+    with contextlib.closing(HostCompiler(cache=cache)) as compiler:
+        compiler.stay(1, CompileOptions())
+        (header,) = precompiled(cache)
+        assert not compiler.compile(prelude() + BODY, "reverse", CompileOptions()).cached
+        assert precompiled(cache) == [header]
+        assert len(servers()) == 1
 
 
 def test_code_is_the_same(tmp_path: Path, cache: BinaryCache, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +183,7 @@ def test_results_are_the_same_with_each_switched_off(
     before = HostBackend().identity(CompileOptions())
     monkeypatch.setenv(variable, value)
     backend = HostBackend(workers=2)
-    backend.compiler.stay(1)
+    backend.compiler.stay(1, CompileOptions())
     with contextlib.closing(backend.compiler):
         binary = backend.compiler.compile(prelude() + BODY, "reverse", CompileOptions())
     assert_reverses(binary)
