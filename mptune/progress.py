@@ -6,9 +6,10 @@ import contextlib
 import functools
 import math
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from mptune import tuning as tuner
 from mptune.markup import Table, as_html, pairs, plain
@@ -16,10 +17,13 @@ from mptune.results.description import result_text
 from mptune.tuning import Progress
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.live import Live
 
 #: Seconds between updates in a notebook, and between lines.
 _REFRESH_S, _LINE_EVERY_S = 0.5, 60.0
+#: Seconds without a trial from which a terminal shows how many there are.
+_LONG_S: Final = 5.0
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -34,7 +38,8 @@ def in_notebook() -> bool:
 class ProgressView:
     """Shows the progress of tuning; pass it to ``tune`` as ``on_progress``.
 
-    In a notebook one view below the cell is updated; elsewhere one line a minute goes to standard error.
+    In a notebook one view below the cell is updated; elsewhere one line a minute goes to standard error, also while no
+    trial ends.
 
     Args:
         time_limit_s: seconds after which no evaluation starts.
@@ -56,6 +61,11 @@ class ProgressView:
         self._every_s, self._next_s = _LINE_EVERY_S, clock() + _LINE_EVERY_S
         self._replayed, self._sizes, self.trials = 0, "", 0
         self._latest: Progress | None = None
+        self._text: RenderableType = "preparing inputs and reference"
+        #: When the latest trial ended.
+        self._ended_s = time.monotonic()
+        self._is_over = threading.Event()
+        self._waiting = threading.Thread(target=self._tell_of_waiting, daemon=True)
         self._live: Live | None = None
         self._update: Callable[[str], None] | None = None
         if is_quiet:
@@ -72,14 +82,20 @@ class ProgressView:
 
             self._every_s, self._next_s = 0.1, -math.inf
             console = Console(stderr=True, highlight=False)
-            self._live = Live("preparing inputs and reference", console=console, refresh_per_second=8, transient=True)
+            self._live = Live(get_renderable=self._renderable, console=console, refresh_per_second=8, transient=True)
 
     def __enter__(self) -> ProgressView:
+        self._ended_s = time.monotonic()
         if self._live is not None:
             self._live.start()
+        elif self._update is None and math.isfinite(self._next_s):
+            self._waiting.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        if self._waiting.is_alive():
+            self._waiting.join()
         if self._live is not None:
             self._live.stop()
         if self._update is not None and self._latest is not None:
@@ -92,6 +108,7 @@ class ProgressView:
     def __call__(self, progress: Progress) -> None:
         """Count a trial; update the view if the last update is old enough."""
         self.trials += 1
+        self._ended_s = time.monotonic()
         self._replayed, self._latest = self._replayed + progress.replayed, progress
         if (start_s := self._clock()) < self._next_s:
             return
@@ -104,7 +121,25 @@ class ProgressView:
         """Show the number of unseen inputs a trial has been verified on."""
         if self._live is not None:
             unseen = progress.trial.measurement.metrics.get("unseen_inputs", 0)
-            self._live.update(f"verification: {unseen:.0f} unseen inputs, {progress.trial.configuration}")
+            self._text = f"verification: {unseen:.0f} unseen inputs, {progress.trial.configuration}"
+            self._ended_s = time.monotonic()
+
+    def _renderable(self) -> RenderableType:
+        """Return the view of a terminal, with the seconds since the latest trial if these are many."""
+        from rich.console import Group
+
+        waited_s = time.monotonic() - self._ended_s
+        return Group(self._text, f"no trial has ended for {waited_s:.0f} s") if waited_s > _LONG_S else self._text
+
+    def _tell_of_waiting(self) -> None:
+        """Print a line a minute while no trial ends."""
+        told_s = time.monotonic()
+        while not self._is_over.wait(_REFRESH_S):
+            now_s = time.monotonic()
+            told_s = max(told_s, self._ended_s)
+            if now_s - told_s >= _LINE_EVERY_S:
+                told_s = now_s
+                _print(f"no trial has ended for {now_s - self._ended_s:.0f} s")
 
     def _show(self, progress: Progress) -> None:
         run = progress.run()
@@ -126,10 +161,14 @@ class ProgressView:
             ahead = (f"compiling ahead: {configuration}" for configuration in progress.ahead)
             more = (Text(plain(line), "dim", no_wrap=True, overflow="ellipsis") for line in (statuses, *ahead))
             bar = ProgressBar(budget, min(done, budget), width=60)
-            self._live.update(Group(Text(plain(stands)), bar, Text(plain(found)), *more))
+            self._text = Group(Text(plain(stands)), bar, Text(plain(found)), *more)
         else:
-            with contextlib.suppress(OSError):  # a closed log does not end a run
-                print(plain(f"{stands}; {found}"), file=sys.stderr, flush=True)
+            _print(f"{stands}; {found}")
+
+
+def _print(line: str) -> None:
+    with contextlib.suppress(OSError):  # a closed log does not end a run
+        print(plain(line), file=sys.stderr, flush=True)
 
 
 def _with_progress(function: Callable[P, R]) -> Callable[P, R]:

@@ -453,15 +453,18 @@ def _check_loops(program: Program, captured: Capture, built: Built, settings: Ad
     Raises:
         ProgramError: it does not.
     """
-    plain = run(_built(program, own_files(program)), settings.arguments, writes=_made(folder / "plain"))
-    outputs = [captured.output]
+
+    def ran(program: Built, name: str, **how: Any) -> str:
+        return run(program, settings.arguments, writes=_made(folder / name), **how).output
+
+    original = _built(program, own_files(program))
+    printed, others = [ran(original, "plain")], [captured.output]
     with contextlib.suppress(TooLongError):  # backwards no loop is vectorised
-        limit, writes = settings.time_limit_s, _made(folder / "backwards")
-        ran = run(built, settings.arguments, writes=writes, time_limit_s=limit, may_fail=True, backwards=True)
-        outputs.append(ran.output)
-    for output in outputs:
-        difference = told_apart(plain.output, output, _LARGEST_DIFFERENCE)
-        if difference:
+        others.append(ran(built, "backwards", time_limit_s=settings.time_limit_s, may_fail=True, backwards=True))
+    if any(told_apart(printed, other, _LARGEST_DIFFERENCE) for other in others):
+        printed.append(ran(original, "other_clock", is_clock_fast=True))
+    for other in others:
+        if difference := told_apart(printed, other, _LARGEST_DIFFERENCE):
             places = ", ".join(str(kernel.extent) for kernel in program.kernels)
             raise ProgramError(
                 f"{program.sources[0].name}: with its loops as kernels ({places}) the program prints {difference[1]!r} "
@@ -660,6 +663,11 @@ def _document(
             }
             for parameter in made.found.parameters
         ],
+        "own": {
+            f"{name}.{choice}": value
+            for name, each in made.found.kernels.items()
+            for choice, value in each.geometry.own.items()
+        },
         "kept": {each.name: each.kept for each in made.found.kept},
         "sizes": {name: value for name, (_, value) in sizes.arguments.items()},
         "size_arguments": {name: place for name, (place, _) in sizes.arguments.items()},

@@ -182,6 +182,7 @@ class Geometry:
 
     Attributes:
         choices: the values of what may be chosen, by name.
+        own: the program's own value of each.
         constraints: that what is chosen has to meet.
         grid: blocks along each axis.
         block: threads of a block along each axis.
@@ -190,6 +191,7 @@ class Geometry:
     """
 
     choices: Mapping[str, Sequence[int]]
+    own: Mapping[str, int]
     constraints: tuple[str, ...]
     grid: tuple[str, ...]
     block: tuple[str, ...]

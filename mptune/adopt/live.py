@@ -21,6 +21,7 @@ import struct
 import subprocess
 import tempfile
 import textwrap
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,7 @@ from mptune.adopt.running import Built, named
 from mptune.backends.processes import Child, in_words
 from mptune.errors import KernelError
 from mptune.kernel import Application, Argument, Sizes
+from mptune.results.kernel_times import PROGRAM_HOST_MS
 
 if TYPE_CHECKING:
     from mptune.measure.program import Steps
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
 LIVE: Final = "live.json"
 SHARED: Final = "shared_bytes"
 _NUMBER: Final = struct.Struct("=I")
+#: Linux's clock of the processor time of all threads of a process, in a clock's number.
+_PROCESS_CLOCK: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +225,7 @@ class Live:
                 "MPTUNE_OWN": named(given["refused"]),
             }
             run_in = given["run_in"] if Path(given["run_in"]).is_dir() else None
-            printed = work / "printed"
+            printed, host_s = work / "printed", math.nan
             with ours, printed.open("wb") as out:
                 with theirs:
                     child = Child(
@@ -237,6 +241,8 @@ class Live:
                         for told in _operations(stream):
                             turn.do(told, stream, ours)
                         turn.end(self._answers)
+                    with contextlib.suppress(OSError):
+                        host_s = time.clock_gettime(~child.pid << 3 | _PROCESS_CLOCK)
                     code = child.wait()
             if turn.is_stale:
                 return False
@@ -246,7 +252,7 @@ class Live:
                 last = f"; the last it printed: {textwrap.shorten(lines[-1], 200, placeholder=' ...')}" if lines else ""
                 raise KernelError(f"the program {in_words(code)}{last}")
         if not run.draw:
-            run.record(exit_code=code)
+            run.record(exit_code=code, **{PROGRAM_HOST_MS: 1e3 * host_s})
         return True
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +103,12 @@ def metric_of(gpu: str) -> str:
     if gpu.lower() not in GPUS:
         raise UnknownNameError("GPU", gpu, GPUS)
     return f"{_BEFORE}{gpu.lower()}{_AFTER}"
+
+
+def gpu_of_program(record: Mapping[str, Any]) -> str | None:
+    """Return the most common GPU of the vendor that an adopted program is written for, by its record; else None."""
+    places = " ".join(str(kernel.get("place", "")) for kernel in record.get("kernels", ()))
+    return "mi250x" if ".hip:" in places else "a100" if ".cu:" in places else None
 
 
 #: Every estimate, with its GPU.
