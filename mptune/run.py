@@ -299,8 +299,10 @@ class Run:
         objective, finals = self.info.objective, self.state.finals
         fastest = objective.best(self.trials)
         if fastest is None or not objective.is_time:
-            is_gained = self.estimated_for is None or fastest is None or self.speedup(fastest) != 1.0
-            return () if fastest is None else (fastest if is_gained or self.baseline is None else self.baseline,)
+            is_tied = fastest is not None and self.estimated_for is not None and self.speedup(fastest) == 1.0
+            if is_tied and self.baseline is not None and objective.is_feasible(self.baseline):
+                return (self.baseline,)
+            return () if fastest is None else (fastest,)
         tied = {c for c, ratio in finals.tied_with(fastest.configuration).items() if ratio.value < 1.0 + TIE}
         rivals = [
             t
