@@ -61,7 +61,6 @@ class ProgressView:
         self._every_s, self._next_s = _LINE_EVERY_S, clock() + _LINE_EVERY_S
         self._replayed, self._sizes, self.trials = 0, "", 0
         self._latest: Progress | None = None
-        self._text: RenderableType = "preparing inputs and reference"
         #: When the latest trial ended.
         self._ended_s = time.monotonic()
         self._is_over = threading.Event()
@@ -77,12 +76,13 @@ class ProgressView:
             handle: Any = display(HTML(as_html("preparing")), display_id=True)
             self._update = lambda text: handle.update(HTML(text))
         elif is_live:
-            from rich.console import Console
+            from rich.console import Console, Group
             from rich.live import Live
 
             self._every_s, self._next_s = 0.1, -math.inf
             console = Console(stderr=True, highlight=False)
-            self._live = Live(get_renderable=self._renderable, console=console, refresh_per_second=8, transient=True)
+            begun = Group("preparing inputs and reference", _Waited(self))
+            self._live = Live(begun, console=console, refresh_per_second=8, transient=True)
 
     def __enter__(self) -> ProgressView:
         self._ended_s = time.monotonic()
@@ -121,15 +121,21 @@ class ProgressView:
         """Show the number of unseen inputs a trial has been verified on."""
         if self._live is not None:
             unseen = progress.trial.measurement.metrics.get("unseen_inputs", 0)
-            self._text = f"verification: {unseen:.0f} unseen inputs, {progress.trial.configuration}"
             self._ended_s = time.monotonic()
+            self._look(f"verification: {unseen:.0f} unseen inputs, {progress.trial.configuration}")
 
-    def _renderable(self) -> RenderableType:
-        """Return the view of a terminal, with the seconds since the latest trial if these are many."""
+    def _look(self, *parts: RenderableType) -> None:
+        """Show this on the terminal, and below it how long no trial has ended."""
         from rich.console import Group
 
+        assert self._live is not None
+        self._live.update(Group(*parts, _Waited(self)))
+
+    @property
+    def waited_text(self) -> str:
+        """How long no trial has ended, in words; empty if not long."""
         waited_s = time.monotonic() - self._ended_s
-        return Group(self._text, f"no trial has ended for {waited_s:.0f} s") if waited_s > _LONG_S else self._text
+        return f"no trial has ended for {waited_s:.0f} s" if waited_s > _LONG_S else ""
 
     def _tell_of_waiting(self) -> None:
         """Print a line a minute while no trial ends."""
@@ -139,7 +145,7 @@ class ProgressView:
             told_s = max(told_s, self._ended_s)
             if now_s - told_s >= _LINE_EVERY_S:
                 told_s = now_s
-                _print(f"no trial has ended for {now_s - self._ended_s:.0f} s")
+                _print(self.waited_text)
 
     def _show(self, progress: Progress) -> None:
         run = progress.run()
@@ -154,16 +160,25 @@ class ProgressView:
             best = () if run.best is None else (str(run.best.configuration),)
             self._update(as_html(run.kernel, Table((), tuple((line,) for line in (stands, found, *best, statuses)))))
         elif self._live is not None:
-            from rich.console import Group
             from rich.progress_bar import ProgressBar
             from rich.text import Text
 
             ahead = (f"compiling ahead: {configuration}" for configuration in progress.ahead)
             more = (Text(plain(line), "dim", no_wrap=True, overflow="ellipsis") for line in (statuses, *ahead))
             bar = ProgressBar(budget, min(done, budget), width=60)
-            self._text = Group(Text(plain(stands)), bar, Text(plain(found)), *more)
+            self._look(Text(plain(stands)), bar, Text(plain(found)), *more)
         else:
             _print(f"{stands}; {found}")
+
+
+class _Waited:
+    """A line of a terminal, empty while trials end."""
+
+    def __init__(self, view: ProgressView) -> None:
+        self._view = view
+
+    def __rich__(self) -> str:
+        return self._view.waited_text
 
 
 def _print(line: str) -> None:

@@ -228,10 +228,12 @@ class Draws:
         of: "data": what the program copies to the device before it sees a result; "numbers": the floating-point
             numbers that kernels are passed until then; "nothing".
         by: the largest change of a number, as a part of it.
+        names: buffers and variables whose data are changed; empty for all.
     """
 
     of: str = "data"
     by: float = 0.1
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

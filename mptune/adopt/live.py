@@ -128,8 +128,8 @@ class Live:
         folder: of the definition.
 
     Attributes:
-        draws: what a draw changes: "data", "numbers" or "nothing" (:class:`~mptune.adopt.findings.Draws`), and the
-            largest change of a number, as a share of it.
+        draws: what a draw changes: "data", "numbers" or "nothing" (:class:`~mptune.adopt.findings.Draws`), the largest
+            change of a number, as a share of it, and the names of what changes, none for all.
 
     Raises:
         KernelError: the table in the folder is damaged, or of another version.
@@ -173,7 +173,7 @@ class Live:
         for name, ((_, id, _, field), *_) in self._answers.items():
             if field:
                 self._elements[name] = id, self._records[id].itemsize
-        self.draws: tuple[str, float] = tuple(said["draws"])
+        self.draws: tuple[str, float, Sequence[str]] = tuple(said["draws"])
         #: Whether an exit code is an error: otherwise the program checks nothing but its answer, as trials do.
         self._has_exit_code = said["has_exit_code"]
         self._copies_nothing = said["copies_nothing"]
@@ -209,7 +209,7 @@ class Live:
     def _has_run(self, run: Steps, size: Mapping[str, int]) -> bool:
         """Run the program; return False if it began with wrong values of variables, which are known now."""
         given = self._program
-        draws = self.draws if run.draw else ("nothing", 0.0)
+        draws = self.draws if run.draw else ("nothing", 0.0, ())
         turn = _Turn(run, self._buffers, self._constants, self._records, self._launched, *draws)
         with tempfile.TemporaryDirectory(prefix="mptune-") as name:
             work = Path(name)
@@ -250,6 +250,9 @@ class Live:
             if code < 0 or (code > 0 and self._has_exit_code and not run.draw):
                 lines = printed.read_text(encoding="utf-8", errors="replace").strip().splitlines()
                 last = f"; the last it printed: {textwrap.shorten(lines[-1], 200, placeholder=' ...')}" if lines else ""
+                if run.draw and draws[1]:
+                    changed = ", ".join(draws[2]) or "what it copies to the device"
+                    last += f"; fresh inputs change {changed} by up to {100 * draws[1]:g}%: adopt --vary changes less"
                 raise KernelError(f"the program {in_words(code)}{last}")
         if not run.draw:
             run.record(exit_code=code, **{PROGRAM_HOST_MS: 1e3 * host_s})
@@ -278,9 +281,14 @@ class _Turn:
         launched: Mapping[str, Launched],
         draws: str,
         by: float,
+        names: Sequence[str],
     ) -> None:
         self._run, self._buffers, self._launched = run, buffers, launched
         self._draws, self._by = draws, by
+        known = {id: name for each in launched.values() for id, name in each.constants.items()}
+        known |= {id: name for id, (name, _) in buffers.items()}
+        #: The allocations whose data draws change; None for all.
+        self._varied = {id for id, name in known.items() if name in names} if names else None
         self._records = records
         #: Memory that no kernel is given, by allocation.
         self._others: dict[int, NDArray[np.uint8]] = {}
@@ -407,6 +415,8 @@ class _Turn:
         if self._draws != "data" or self._has_answered:
             return values
         self._given += 1
+        if self._varied is not None and id not in self._varied:
+            return values
         rng = np.random.default_rng([self._run.draw, self._given])
         values = values.copy()
         whole = _whole(values, self._records.get(id, self._kind(id)))
