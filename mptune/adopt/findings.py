@@ -15,11 +15,11 @@ from mptune.adopt.launched import INTEGERS, NUMPY, KernelLaunch, LaunchedKernel
 from mptune.adopt.reading import Field, Memory
 from mptune.adopt.template import Template
 
-#: How outputs are compared whose values have one sign, and those whose mean is less than such a share of the mean
-#: magnitude.
+#: How outputs are compared whose values have one sign, and those with values of both.
 UNSIGNED: Final = "NRMSE"
 SIGNED: Final = "NMAE"
-_ONE_SIGN: Final = 0.9
+#: Values below this share of the largest magnitude have no sign: rounding may have left them of a 0.
+_NO_SIGN: Final = 1e-9
 #: Components of vectors whose mean magnitudes differ by more are judged each for itself; what is below such a share of
 #: the largest is what rounding left of a 0.
 _ALIKE: Final = 100.0
@@ -285,9 +285,9 @@ def over_each(metric: str) -> str:
 
 
 def _has_signs(values: NDArray[np.float64]) -> bool:
-    """Whether the mean of values is far less than their mean magnitude."""
-    shares = values / max(float(np.abs(values).max(initial=0.0)), np.finfo(np.float64).tiny)
-    return abs(float(shares.sum())) < _ONE_SIGN * float(np.abs(shares).sum())
+    """Whether values have both signs, however many of each: their balance would change with the size of a problem."""
+    least = _NO_SIGN * float(np.abs(values).max(initial=0.0))
+    return bool((values > least).any() and (values < -least).any())
 
 
 def record_of(memory: Memory) -> dict[str, Any]:
