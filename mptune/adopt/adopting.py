@@ -34,7 +34,7 @@ from mptune.adopt.on_gpu import built_for_gpu
 from mptune.adopt.origins import origin
 from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
 from mptune.adopt.reading import NESTED, Program, own_files, paddings, read
-from mptune.adopt.running import Built, TooLongError, build, run, stopwatch
+from mptune.adopt.running import Built, TooLongError, build, is_of_hip, run, stopwatch
 from mptune.adopt.sizes import FoundSizes, find_sizes, not_given
 from mptune.adopt.writing import Adopted, name_of, set_draws, write
 from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError
@@ -206,7 +206,9 @@ def _adopted(
             draws, unchanged = _draws(made.found, captured, apart, settings)
             made = set_draws(made, draws)
         document = _document(made, folder, program, settings, captured, sizes, errors, time.monotonic() - began)
+        language = "hip" if is_of_hip(file.text for file in program.files) else "cuda"
         document["program"] = {**given, "device": captured.device, "backend": compiled.backend}
+        document["program"]["language"] = "openmp" if program.originals else language
         document["notes"] += [*_notes_of_parts(refused), *_notes_of_draws(draws, unchanged)]
         if narrower is not None:
             why = _told_in_program(program, made, narrower, "cannot have narrower types")

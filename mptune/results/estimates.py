@@ -107,8 +107,9 @@ def metric_of(gpu: str) -> str:
 
 def gpu_of_program(record: Mapping[str, Any]) -> str | None:
     """Return the most common GPU of the vendor that an adopted program is written for, by its record; else None."""
-    places = " ".join(str(kernel.get("place", "")) for kernel in record.get("kernels", ()))
-    return "mi250x" if ".hip:" in places else "a100" if ".cu:" in places else None
+    program = record.get("program", {})
+    language = program.get("language") if isinstance(program, Mapping) else None
+    return {"cuda": "a100", "hip": "mi250x"}.get(str(language))
 
 
 #: Every estimate, with its GPU.

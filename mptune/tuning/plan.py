@@ -265,7 +265,8 @@ def _with_estimates(kernel: Tunable, settings: TuneSettings) -> TuneSettings:
             return settings
         raise MptuneError(f"--for {gpu} estimates the time, which is no objective to minimise here")
     objectives = tuple(estimated if name == TIME else name for name in settings.metrics)
-    own = {name: [value] for name, value in record.get("own", {}).items() if name in kernel.parameter_names}
+    known, values = record.get("own", {}), {parameter.name: parameter.values for parameter in kernel.parameters}
+    own = {name: [value] for name, value in known.items() if value in values.get(name, ())}
     restrict = {**own, **kernel.full_names(settings.restrict)}
     if len(objectives) > 1:
         return dataclasses.replace(settings, gpu=gpu, objectives=objectives, restrict=restrict)

@@ -176,6 +176,7 @@ def test_a_program_is_adopted_with_the_options_of_adopt_and_tuned(
     assert done.code == 0, done.err
     assert "adopted mean.cpp into" in done.err
     assert json.loads(done.out)["best"]["error"] <= 1e-3
+    assert json.loads(done.out)["objective"] == "time_ms"  # loops of OpenMP are for the processor
     record = json.loads((tmp_path / "adopted" / "mean" / "adopted.json").read_text())
     assert [kernel["name"] for kernel in record["kernels"]] == ["blur_loop"]
     assert len(record["parameters"]) == 2
