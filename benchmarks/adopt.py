@@ -221,7 +221,9 @@ def adopted(program: Program, work: Path) -> tuple[Answer, Path]:
 
 def tuned(definition: Path | str, run: Path, max_error: float, options: argparse.Namespace, *words: str) -> Answer:
     """Tune a definition or a bundled kernel; return what the command said."""
-    settings = f"--backend host --max-error {max_error:g} --budget {options.budget} --seed {options.seed} --json"
+    settings = (
+        f"--backend host --for host --max-error {max_error:g} --budget {options.budget} --seed {options.seed} --json"
+    )
     return mptune(["tune", definition, *settings.split(), "--output", run, *words], run.parent / "cache")
 
 

@@ -18,7 +18,8 @@ from mptune.errors import MptuneError, SpaceFileError, UnknownNameError
 from mptune.markup import Description, as_html
 from mptune.precision import precision
 from mptune.results.description import describe, facts, verified_text
-from mptune.results.kernel_times import host_ms, kernel_times
+from mptune.results.estimates import METRICS, Gpu
+from mptune.results.kernel_times import host_ms, kernel_times, program_ms
 from mptune.results.metric_expressions import MORE_IS_BETTER
 from mptune.results.objective import Objective, or_inf
 from mptune.results.pareto import front
@@ -298,6 +299,9 @@ class Run:
         objective, finals = self.info.objective, self.state.finals
         fastest = objective.best(self.trials)
         if fastest is None or not objective.is_time:
+            is_tied = fastest is not None and self.estimated_for is not None and self.speedup(fastest) == 1.0
+            if is_tied and self.baseline is not None and objective.is_feasible(self.baseline):
+                return (self.baseline,)
             return () if fastest is None else (fastest,)
         tied = {c for c, ratio in finals.tied_with(fastest.configuration).items() if ratio.value < 1.0 + TIE}
         rivals = [
@@ -354,11 +358,20 @@ class Run:
         """Number of trials that are valid, within the threshold and satisfy every measured constraint."""
         return sum(self.info.objective.is_feasible(trial) for trial in self.trials)
 
+    @property
+    def estimated_for(self) -> Gpu | None:
+        """The GPU whose estimated time is the first objective; None if times are measured."""
+        return METRICS.get(self.info.objective.metric)
+
     def speedup(self, trial: Trial) -> float:
         """Return the speedup of a trial over the baseline, NaN if unknown.
 
-        It is from the rounds of its interval (:meth:`speedup_interval`), or else the ratio of the trials' times.
+        It is from the rounds of its interval (:meth:`speedup_interval`), or else the ratio of the trials' times. In a
+        run judged by an estimate (:attr:`estimated_for`) it is the ratio of the estimates.
         """
+        if self.baseline is not None and self.estimated_for is not None:
+            value = self.info.objective.value(trial) if trial.is_valid else math.nan
+            return self.info.objective.value(self.baseline) / value if value > 0 else math.nan
         if self.baseline is None or not trial.is_valid or not trial.time_ms > 0:
             return math.nan
         ratio = self._ratio(trial)
@@ -371,7 +384,7 @@ class Run:
 
     def _ratio(self, trial: Trial) -> Ratio | None:
         """Return the ratio of the baseline's time to a trial's, if enough rounds timed both."""
-        if self.baseline is None or not trial.is_valid:
+        if self.baseline is None or not trial.is_valid or self.estimated_for is not None:
             return None
         if trial.configuration == self.baseline.configuration:
             return _SAME
@@ -379,7 +392,12 @@ class Run:
         return None if ratio is None or ratio.rounds < LEAST_ROUNDS else ratio
 
     def is_settled(self, trial: Trial) -> bool:
-        """Whether the rounds agree on a trial's speedup and its interval excludes 1; true of the baseline."""
+        """Whether the rounds agree on a trial's speedup and its interval excludes 1; true of the baseline.
+
+        An estimated speedup has no interval and is settled.
+        """
+        if self.estimated_for is not None:
+            return not math.isnan(self.speedup(trial))
         ratio, baseline = self._ratio(trial), self.baseline
         if ratio is None or baseline is None:
             return False
@@ -388,12 +406,15 @@ class Run:
     def speedup_text(self, trial: Trial, *, short: bool = False) -> str:
         """Return the speedup in words, with its interval if known; a dash if unknown.
 
-        Without an interval it is unsettled. A short text does not have the word "unsettled".
+        Without an interval it is unsettled. A short text does not have the word "unsettled". An estimated speedup has
+        the name of the GPU.
         """
         speedup, interval = self.speedup(trial), self.speedup_interval(trial)
         if math.isnan(speedup):
             return "-"
-        if interval == (1.0, 1.0) or (interval is None and short):
+        if self.estimated_for is not None and trial is not self.baseline:
+            return f"{speedup:.3g}x estimated" + f" for {self.estimated_for.name}" * (not short)
+        if interval == (1.0, 1.0) or trial is self.baseline or (interval is None and short):
             return f"{speedup:.3g}"
         if interval is None:
             return f"{speedup:.3g}x (unsettled)"
@@ -547,6 +568,7 @@ class Run:
             times = {name: {"launches": t.launches, "time_ms": t.time_ms} for name, t in kernel_times(trial).items()}
             types = {name: str(trial.configuration.get(what, what)) for name, what in self.info.buffers.items()}
             parts = {"buffers": types, "kernels": times, "host_ms": host_ms(trial)}
+            parts |= {"program_ms": whole} if math.isfinite(whole := program_ms(trial)) else {}
         verified = self.verified(trial)
         unverified = "" if verified is not None else verified_text(self, trial)
         return {

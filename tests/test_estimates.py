@@ -12,7 +12,7 @@ from mptune import Application, In, InOut, Kernel, Scalar, cli, tune
 from mptune.errors import UnknownNameError
 from mptune.kernel import Sizes
 from mptune.measure.instrument import Instrument
-from mptune.results.estimates import GPUS, Count, Counts, estimates, metric_of
+from mptune.results.estimates import GPUS, Count, Counts, estimates, gpu_of_program, metric_of
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
 
 N = 1000
@@ -170,6 +170,11 @@ def test_the_command_takes_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert json.loads(capsys.readouterr().out)["best"]["metrics"]["estimated_a100_ms"] > 0
     with pytest.raises(UnknownNameError, match="a100"):
         tuned_for("a1000")
+
+
+def test_the_gpu_of_a_program_is_the_most_common_of_its_vendor() -> None:
+    records: list[Any] = [{"program": {"language": name}} for name in ("cuda", "hip", "openmp")]
+    assert [gpu_of_program(each) for each in (*records, {}, {"program": "damaged"})] == ["a100", "mi250x", *[None] * 3]
 
 
 def test_an_unknown_gpu_is_refused_with_the_nearest() -> None:

@@ -24,17 +24,17 @@ from mptune import __version__
 from mptune.accuracy.metrics import resolve
 from mptune.adopt.apart import Apart, Outputs
 from mptune.adopt.blocks import split_kernels
-from mptune.adopt.capture import Capture, CheckFailedError, capture, plain_name, told_apart
+from mptune.adopt.capture import FOR_KERNEL, Capture, CheckFailedError, Copy, capture, plain_name, told_apart
 from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.finding import OFFERED
-from mptune.adopt.findings import SIGNED, UNSIGNED, Draws, listed, over_each
+from mptune.adopt.findings import SIGNED, UNSIGNED, Draws, Findings, listed, over_each
 from mptune.adopt.grouping import parameters_of
 from mptune.adopt.launched import classes_in
 from mptune.adopt.on_gpu import built_for_gpu
 from mptune.adopt.origins import origin
 from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
 from mptune.adopt.reading import NESTED, Program, own_files, paddings, read
-from mptune.adopt.running import Built, TooLongError, build, run
+from mptune.adopt.running import Built, TooLongError, build, is_of_hip, run, stopwatch
 from mptune.adopt.sizes import FoundSizes, find_sizes, not_given
 from mptune.adopt.writing import Adopted, name_of, set_draws, write
 from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError
@@ -52,6 +52,8 @@ _MAKEFILES: Final = ("Makefile", "makefile", "GNUmakefile", "CMakeLists.txt")
 _GIVEN: Final = re.compile(r"-D[ \t]*([A-Za-z_]\w*(?:=[\w.+-]+)?)")
 #: Where programs can run to be recorded.
 _BACKENDS: Final = ("auto", "host", "cuda")
+#: Seconds to find out which buffers fresh inputs can change.
+_PROBED_S: Final = 10.0
 #: Of numbers that a program prints, when its sums have another order.
 _LARGEST_DIFFERENCE: Final = 1e-6
 #: By how much numbers are changed for fresh inputs, the first that does not break the answer.
@@ -77,6 +79,7 @@ class AdoptSettings:
         metric: how the outputs are compared; None for the default.
         kernels: those that are tuned; of all others, the types and blocks stay the program's. Empty for all.
         vary: by what part of itself a number changes at most for fresh inputs, 0 for none; None to find out.
+        varied: names of the buffers and variables that change for fresh inputs; empty to find out.
         time_limit_s: how long a run of the program may take.
         backend: where it runs to be recorded: "host", "cuda", or "auto", which is a GPU if one is here and takes it.
     """
@@ -91,6 +94,7 @@ class AdoptSettings:
     metric: str | None = None
     kernels: tuple[str, ...] = ()
     vary: float | None = None
+    varied: tuple[str, ...] = ()
     time_limit_s: float = 60.0
     backend: str = "auto"
 
@@ -197,10 +201,13 @@ def _adopted(
                         raise ProgramError(too_far)
             narrower = apart.why_not_narrower()
             on_progress("finding out what fresh inputs can be")
-            made = set_draws(made, _draws(made.found.draws.of, apart, settings.vary))
+            draws, unchanged = _draws(made.found, captured, apart, settings)
+            made = set_draws(made, draws)
         document = _document(made, folder, program, settings, captured, sizes, errors, time.monotonic() - began)
+        language = "hip" if is_of_hip(file.text for file in program.files) else "cuda"
         document["program"] = {**given, "device": captured.device, "backend": compiled.backend}
-        document["notes"] += _notes_of_parts(refused)
+        document["program"]["language"] = "openmp" if program.originals else language
+        document["notes"] += [*_notes_of_parts(refused), *_notes_of_draws(draws, unchanged)]
         if narrower is not None:
             why = _told_in_program(program, made, narrower, "cannot have narrower types")
             document["notes"].append(f"trials fail: {why}")
@@ -454,15 +461,18 @@ def _check_loops(program: Program, captured: Capture, built: Built, settings: Ad
     Raises:
         ProgramError: it does not.
     """
-    plain = run(_built(program, own_files(program)), settings.arguments, writes=_made(folder / "plain"))
-    outputs = [captured.output]
+
+    def ran(program: Built, name: str, **how: Any) -> str:
+        return run(program, settings.arguments, writes=_made(folder / name), **how).output
+
+    original = _built(program, own_files(program))
+    printed, others = [ran(original, "plain")], [captured.output]
     with contextlib.suppress(TooLongError):  # backwards no loop is vectorised
-        limit, writes = settings.time_limit_s, _made(folder / "backwards")
-        ran = run(built, settings.arguments, writes=writes, time_limit_s=limit, may_fail=True, backwards=True)
-        outputs.append(ran.output)
-    for output in outputs:
-        difference = told_apart(plain.output, output, _LARGEST_DIFFERENCE)
-        if difference:
+        others.append(ran(built, "backwards", time_limit_s=settings.time_limit_s, may_fail=True, backwards=True))
+    if any(told_apart(printed, other, _LARGEST_DIFFERENCE) for other in others):
+        printed.append(ran(original, "other_clock", is_clock_fast=True))
+    for other in others:
+        if difference := told_apart(printed, other, _LARGEST_DIFFERENCE):
             places = ", ".join(str(kernel.extent) for kernel in program.kernels)
             raise ProgramError(
                 f"{program.sources[0].name}: with its loops as kernels ({places}) the program prints {difference[1]!r} "
@@ -518,20 +528,62 @@ def _are_cut_alike(ours: NDArray[Any], theirs: NDArray[Any]) -> bool:
     return bool((apart <= 1).all()) and np.count_nonzero(apart) <= _LARGEST_SHARE * apart.size
 
 
-def _draws(of: str, apart: Apart, vary: float | None) -> Draws:
-    """Return what a draw changes: the largest change tried that leaves the answer about as large.
+def _draws(found: Findings, captured: Capture, apart: Apart, settings: AdoptSettings) -> tuple[Draws, list[str]]:
+    """Return the change of numbers for fresh inputs, and the buffers and variables that break the program if changed.
 
-    Args:
-        of: what could be changed.
-        apart: runs what was written.
-        vary: the largest change that the user gave; data change by it in any case.
+    Of all numbers it is the largest change tried that leaves the answer about as large. Where 10% of all do not, and of
+    some buffers and variables they do, the others stay as they are.
     """
+    of, vary = found.draws.of, settings.vary
+    names = _given_to_device(found, captured) if of == "data" else []
+    if unknown := [name for name in settings.varied if name not in names]:
+        raise UnknownNameError("name of what the program copies to the device for --vary:", unknown[0], names)
     if of == "nothing" or vary == 0:
-        return Draws("nothing", 0.0)
+        return Draws("nothing", 0.0), []
     if vary and of == "data":
-        return Draws(of, vary)
-    tried = (Draws(of, by) for by in ((vary,) if vary else _CHANGES))
-    return next((draws for draws in tried if apart.has_fresh_answer(draws)), Draws("nothing", 0.0))
+        return Draws(of, vary, settings.varied), []
+    largest = Draws(of, vary or _CHANGES[0], settings.varied)
+    if apart.has_fresh_answer(largest):
+        return largest, []
+    spent = stopwatch()
+    if len(names) > 1 and not settings.varied and captured.seconds * len(names) < _PROBED_S:
+        alone = {name: spent() < _PROBED_S and apart.has_fresh_answer(Draws(of, largest.by, (name,))) for name in names}
+        some = Draws(of, largest.by, tuple(name for name in names if alone[name]))
+        if some.names and apart.has_fresh_answer(some):
+            return some, [name for name in names if not alone[name]]
+    tried = (Draws(of, by, settings.varied) for by in _CHANGES[1:] if not vary)
+    return next((draws for draws in tried if apart.has_fresh_answer(draws)), Draws("nothing", 0.0)), names
+
+
+def _given_to_device(found: Findings, captured: Capture) -> list[str]:
+    """Return the buffers and variables that a program copies floating-point numbers to before it sees a result."""
+    copied: dict[int, None] = {}
+    for each in captured.operations():
+        if isinstance(each, Copy) and each.kind == "to_host" and each.host != FOR_KERNEL:
+            break
+        if isinstance(each, Copy) and each.kind == "to_device" and each.target is not None:
+            copied.setdefault(each.target.allocation)
+    names = {each.id: each.name for each in captured.allocations.values() if each.name}
+    names |= {each.allocation: each.name for each in found.buffers if each.has_numbers and each.field_of is None}
+    return [names[id] for id in copied if id in names]
+
+
+def _notes_of_draws(draws: Draws, unchanged: Sequence[str]) -> Iterator[str]:
+    """Say which buffers and variables break the program if their numbers are changed."""
+    if not unchanged:
+        return
+    breaks = "the answer is then not finite, of another size, or the program does not end"
+    if draws.names:
+        yield (
+            f"fresh inputs do not change {listed(unchanged)}, since changes of {100 * draws.by:g}% break the program "
+            f"({breaks}); they change {listed(draws.names)}; --vary NAME or --vary SHARE chooses otherwise"
+        )
+    else:
+        by = f"only {100 * draws.by:g}%" if draws.by else "nothing"
+        yield (
+            f"changes of {100 * _CHANGES[0]:g}% of {listed(unchanged)} break the program ({breaks}), so fresh inputs "
+            f"change {by}; --vary NAME names what may change"
+        )
 
 
 def _error(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
@@ -605,6 +657,11 @@ def _document(
             }
             for parameter in made.found.parameters
         ],
+        "own": {
+            f"{name}.{choice}": value
+            for name, each in made.found.kernels.items()
+            for choice, value in each.geometry.own.items()
+        },
         "kept": {each.name: each.kept for each in made.found.kept},
         "sizes": {name: value for name, (_, value) in sizes.arguments.items()},
         "size_arguments": {name: place for name, (place, _) in sizes.arguments.items()},

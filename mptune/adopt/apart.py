@@ -149,7 +149,7 @@ class _Runs:
         return found
 
     def has_fresh_answer(self, draws: Draws) -> bool:
-        cast(Live, self._application.steps).draws = draws.of, draws.by
+        cast(Live, self._application.steps).draws = draws.of, draws.by, draws.names
         answer, fresh = self.outputs(), self._run(Draw(Stream.UNSEEN))
         may_stay = draws.of == "data"
         changes = [

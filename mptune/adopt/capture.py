@@ -26,23 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: What a number may stand for that differs from run to run: what is said before it, or its unit. Steps in time and
-#: speeds of matter are results.
-_TIME_WORD: Final = re.compile(
-    r"(?i)(?<!some)time(?!s?[-_ ]?(?:steps?|levels?|points?|index|series|constants?)\b)|elapsed|wall|latency"
-    r"|\b(?:milli|micro|nano|m)?sec(?:ond)?s\b|\b[munµ]s\b|flops?\b|bandwidth|throughput|(?:transfer|data|frame) rate"
-    r"|[gt]?b/s\b|speed-?up|perf\b|performance|lups|cycles|clock"
-)
-_UNIT_TEXT: Final = (
-    r"(?:[munµ]?s|m?secs?|(?:milli|micro|nano)?seconds?|[kmgtp]?i?b(?:ytes?)?/s(?:ec)?|[kmgtp]?fl?op/?s|[kmgtp]?lups|cycles"
-    r"|[kmg]?hz|fps|(?!(?:[kcm]?m|rad)/)\w*/s(?:ec(?:ond)?)?)\b"
-)
-_UNIT: Final = re.compile(rf"(?i)\s*[\[(]?\s*{_UNIT_TEXT}")
-#: What a number counts that stands before it.
-_COUNTED: Final = re.compile(r"(?i)\s*times\b")
-#: A unit before all numbers of a line.
-_UNIT_BEFORE: Final = re.compile(rf"(?i)[\[(]\s*{_UNIT_TEXT}\s*[\])]|\bin {_UNIT_TEXT}")
-_CLOCK: Final = re.compile(r"\b\d?\d:\d\d")
 _NUMBER: Final = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 _NOT_FINITE: Final = re.compile(r"(?i)(?<![\w.])[-+]?(?:nan|inf(?:inity)?)(?:\([^)]*\))?(?![\w.])")
 #: Something between spaces and signs, such as a word or a number in any notation.
@@ -494,51 +477,79 @@ def same_fields(one: bytes, other: bytes, paddings: Iterable[Sequence[bool]]) ->
     return any(not (is_other.reshape(-1, padding.size) & ~padding).any() for padding in fitting)
 
 
-def told_apart(one: str, other: str, tolerance: float = 0.0) -> tuple[str, str] | None:
-    """Return the first lines in which what two runs printed differs, but for times; None if it does not.
+def told_apart(originals: Sequence[str], new: str, tolerance: float = 0.0) -> tuple[str, str] | None:
+    """Return the first lines in which a program prints something else than the original; None if there are none.
 
-    A line that only one of them printed is "" for the other.
+    A line that only one program printed is "" for the other. Numbers that differ between runs of the original, such as
+    times, are not compared.
 
     Args:
-        one: what the first printed.
-        other: what the second printed.
+        originals: what the original printed in each of its runs.
+        new: what the other program printed.
         tolerance: by how much numbers may differ, relative to the larger.
     """
-    heading = ""
-    for a, b in itertools.zip_longest(one.splitlines(), other.splitlines(), fillvalue=""):
-        if a != b and not _are_alike(a, b, heading, tolerance):
-            return shown(a), shown(b)
-        if has_letters(a):
-            heading = a
+    for lines, other in _side_by_side(originals, new):
+        is_same = steady(lines)
+        (words, numbers), (new_words, others) = numbers_in(lines[0]), numbers_in(other)
+        if is_same is None or lines[0] == other:
+            continue
+        if (words, len(numbers)) != (new_words, len(others)) or any(
+            a != b and each and not math.isclose(float(a), float(b), rel_tol=tolerance, abs_tol=tolerance**2)
+            for a, b, each in zip(numbers, others, is_same, strict=True)
+        ):
+            return shown(lines[0]), shown(other)
     return None
 
 
-def wrong_numbers(original: str, new: str, tolerance: float) -> tuple[str, str] | None:
+def wrong_numbers(originals: Sequence[str], new: str, tolerance: float) -> tuple[str, str] | None:
     """Return the first lines printed where the second program's numbers cannot be an answer; None if there are none.
 
-    They are not finite where the original's are, or are of another size altogether. Times and speeds do not count, nor
-    do errors and iterations.
+    They are not finite where the original's are, or are of another size altogether. Errors and iterations do not count,
+    nor does what differs between runs of the original.
 
     Args:
-        original: what the first program printed.
+        originals: what the first program printed in each of its runs.
         new: what the second program printed.
         tolerance: numbers are alike whose difference is below that, beside 1 or the largest that the first printed.
     """
-    lines, others = original.splitlines(), new.splitlines()
-    if len(_NOT_FINITE.findall(new)) > len(_NOT_FINITE.findall(original)):
-        for a, b in itertools.zip_longest(lines, others, fillvalue=""):
-            if len(_NOT_FINITE.findall(b)) > len(_NOT_FINITE.findall(a)):
-                return shown(a), shown(b)
-    if len(lines) != len(others):  # which line is which is not known
+    most = max(len(_NOT_FINITE.findall(each)) for each in originals)
+    if len(_NOT_FINITE.findall(new)) > most:
+        for lines, other in _side_by_side(originals[:1], new):
+            if len(_NOT_FINITE.findall(other)) > len(_NOT_FINITE.findall(lines[0])):
+                return shown(lines[0]), shown(other)
+    if len(originals[0].splitlines()) != len(new.splitlines()):  # which line is which is not known
         return None
-    answers, new_answers = _answers(lines), _answers(others)
-    largest = max((abs(float(number)) for numbers in answers for number in numbers), default=0.0)
+    rows: list[tuple[str, str, list[tuple[str, str]]]] = []
+    heading = ""
+    for lines, other in _side_by_side(originals, new):
+        heading = lines[0] if has_letters(lines[0]) else heading
+        is_same, others = steady(lines), numbers_in(other)[1]
+        if is_same is not None and len(is_same) == len(others) and not _NO_ANSWER.search(heading):
+            pairs = zip(numbers_in(lines[0])[1], others, is_same, strict=True)
+            rows.append((lines[0], other, [(a, b) for a, b, each in pairs if each]))
+    largest = max((abs(float(a)) for _, _, pairs in rows for a, _ in pairs), default=0.0)
     least = tolerance * min(1.0, largest)
-    for at, (numbers, new_numbers) in enumerate(zip(answers, new_answers, strict=True)):
-        is_alike = len(numbers) == len(new_numbers)
-        if is_alike and any(_are_far(a, b, least) for a, b in zip(numbers, new_numbers, strict=True)):
-            return shown(lines[at]), shown(others[at])
-    return None
+    far = (row for row in rows if any(_are_far(a, b, least) for a, b in row[2]))
+    return next(((shown(line), shown(other)) for line, other, _ in far), None)
+
+
+def _side_by_side(originals: Sequence[str], new: str) -> Iterator[tuple[list[str], str]]:
+    """Yield each line of all runs of a program, and of another program; "" for a line that is missing.
+
+    Nothing is yielded if the program prints more lines in some runs than in others.
+    """
+    runs = [each.splitlines() for each in originals]
+    if len(set(map(len, runs))) == 1:
+        for *lines, other in itertools.zip_longest(*runs, new.splitlines(), fillvalue=""):
+            yield lines, other
+
+
+def steady(lines: Sequence[str]) -> list[bool] | None:
+    """Return for each number of a line whether it is the same in all runs; None if the words are not."""
+    words, numbers = zip(*map(numbers_in, lines), strict=True)
+    if any(each != words[0] for each in words) or len(set(map(len, numbers))) > 1:
+        return None
+    return [len(set(each)) == 1 for each in zip(*numbers, strict=True)]
 
 
 def other_lines(original: str, new: str) -> tuple[str, str] | None:
@@ -587,16 +598,6 @@ def _with_headings(lines: Iterable[str]) -> list[tuple[str, str]]:
     return found
 
 
-def _answers(lines: Iterable[str]) -> list[list[str]]:
-    """Return the numbers of each line that may be an answer, as they are written."""
-    return [
-        []
-        if _NO_ANSWER.search(heading)
-        else [number for number, is_time in numbers_in(line, heading)[1] if not is_time]
-        for line, heading in _with_headings(lines)
-    ]
-
-
 def _are_far(one: str, other: str, least: float) -> bool:
     a, b = float(one), float(other)
     share = _FAR_OF_WHOLE if one.lstrip("+-").isdigit() and other.lstrip("+-").isdigit() else _FAR
@@ -618,51 +619,9 @@ def has_letters(line: str) -> bool:
     return words.upper() != words.lower()
 
 
-def numbers_in(line: str, heading: str) -> tuple[list[str], list[tuple[str, bool]]]:
-    """Return the words of a line without its numbers, and these, each with whether it is a time or a speed.
-
-    Args:
-        line: of what a program wrote.
-        heading: the last line before it that has words.
-    """
-    return _NUMBER.sub("", line).split(), list(zip(_NUMBER.findall(line), _are_times(line, heading), strict=True))
-
-
-def _are_alike(one: str, other: str, heading: str, tolerance: float) -> bool:
-    """Whether two lines have the same words, and nearly the same numbers but for times."""
-    (words, numbers), (new_words, others) = numbers_in(one, heading), numbers_in(other, heading)
-    return (words, len(numbers)) == (new_words, len(others)) and all(
-        a == b or is_time or math.isclose(float(a), float(b), rel_tol=tolerance, abs_tol=tolerance**2)
-        for (a, is_time), (b, _) in zip(numbers, others, strict=True)
-    )
-
-
-def _are_times(line: str, heading: str) -> list[bool]:
-    """Return for each number of a line whether it is a time or a speed: by its unit, or by what stands before it.
-
-    Numbers alone are what the line above says; where it has as many words, each is what its own says.
-    """
-    numbers = list(_NUMBER.finditer(line))
-    if _CLOCK.search(line):
-        return [True] * len(numbers)
-    if not re.sub(r"[\s,;|]+", "", _NUMBER.sub("", line)):
-        columns = re.split(r"[\s,;|]+", heading.strip(" \t,;|"))
-        columns = columns if len(columns) == len(numbers) else [heading] * len(numbers)
-        return [bool(_TIME_WORD.search(each) or re.search(_UNIT_BEFORE, f"({each})")) for each in columns]
-    found: list[bool] = []
-    end, has_unit = 0, False
-    for number in numbers:
-        before = line[end : number.start()]
-        if found and (counted := _UNIT.match(before) or _COUNTED.match(before)):
-            before = before[counted.end() :]
-        label = re.split(r"[,;|]", before)[-1]
-        has_word = _TIME_WORD.search(label) is not None
-        has_unit |= _UNIT_BEFORE.search(before) is not None
-        is_next = bool(found) and not re.search(r"\w", before)  # as in "times 0.1 0.2"
-        own = _UNIT.match(line, number.end()) is not None
-        found.append(own or has_word or has_unit or (is_next and found[-1]))
-        end = number.end()
-    return found
+def numbers_in(line: str) -> tuple[list[str], list[str]]:
+    """Return the words of a line without its numbers, and the numbers as they are written."""
+    return _NUMBER.sub("", line).split(), _NUMBER.findall(line)
 
 
 def _bare(operation: Operation) -> Operation:

@@ -259,7 +259,7 @@ def _geometry(each: LaunchedKernel, threads: Sequence[str], made: Template, axes
         grid, block = ([_named(each, f"{what}_{axis}") for axis in axes] for what in ("grid", "block"))
         keys = [f"{what}_{axis}" for what in ("grid", "block") for axis in axes]
         return Geometry(
-            {}, (), tuple(grid), tuple(block), shared, dict(zip((*grid, *block), keys, strict=True)) | extents
+            {}, {}, (), tuple(grid), tuple(block), shared, dict(zip((*grid, *block), keys, strict=True)) | extents
         )
     totals = [_named(each, f"threads_{axis}") for axis in axes]
     has_rows = made.is_tiled and len(axes) > 1
@@ -269,13 +269,14 @@ def _geometry(each: LaunchedKernel, threads: Sequence[str], made: Template, axes
         **({UNROLL: _UNROLLS} if made.unrolls else {}),
     }
     copies = " * ".join(choices)
+    own = dict.fromkeys(choices, 1)
     found, block, divided = [], [], []
     for axis, total in enumerate(totals):
         values = _widths(each, axis, is_divided=not threads)
         width = str(values[0])
         if len(values) > 1:
             width = "block" if len(axes) == 1 else f"block_{AXES[axis]}"
-            choices[width] = values
+            choices[width], own[width] = values, each.blocks[0][axis]
         block.append(width)
         if threads:
             of_each = " * per_thread" if axis == 0 else " * per_thread_y" if has_rows and axis == 1 else ""
@@ -292,7 +293,7 @@ def _geometry(each: LaunchedKernel, threads: Sequence[str], made: Template, axes
     if has_rows or made.unrolls:
         constraints.append(f"{copies} <= {_MOST_COPIES}")
     extents |= {name: f"threads_{axis}" for name, axis in zip(totals, axes, strict=True)}
-    return Geometry(choices, (*constraints, *divided), tuple(found), tuple(block), shared, extents)
+    return Geometry(choices, own, (*constraints, *divided), tuple(found), tuple(block), shared, extents)
 
 
 def _widths(each: LaunchedKernel, axis: int, *, is_divided: bool) -> list[int]:

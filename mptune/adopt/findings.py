@@ -15,11 +15,11 @@ from mptune.adopt.launched import INTEGERS, NUMPY, KernelLaunch, LaunchedKernel
 from mptune.adopt.reading import Field, Memory
 from mptune.adopt.template import Template
 
-#: How outputs are compared whose values have one sign, and those whose mean is less than such a share of the mean
-#: magnitude.
+#: How outputs are compared whose values have one sign, and those with values of both.
 UNSIGNED: Final = "NRMSE"
 SIGNED: Final = "NMAE"
-_ONE_SIGN: Final = 0.9
+#: Values below this share of the largest magnitude have no sign: rounding may have left them of a 0.
+_NO_SIGN: Final = 1e-9
 #: Components of vectors whose mean magnitudes differ by more are judged each for itself; what is below such a share of
 #: the largest is what rounding left of a 0.
 _ALIKE: Final = 100.0
@@ -182,6 +182,7 @@ class Geometry:
 
     Attributes:
         choices: the values of what may be chosen, by name.
+        own: the program's own value of each.
         constraints: that what is chosen has to meet.
         grid: blocks along each axis.
         block: threads of a block along each axis.
@@ -190,6 +191,7 @@ class Geometry:
     """
 
     choices: Mapping[str, Sequence[int]]
+    own: Mapping[str, int]
     constraints: tuple[str, ...]
     grid: tuple[str, ...]
     block: tuple[str, ...]
@@ -226,10 +228,12 @@ class Draws:
         of: "data": what the program copies to the device before it sees a result; "numbers": the floating-point
             numbers that kernels are passed until then; "nothing".
         by: the largest change of a number, as a part of it.
+        names: buffers and variables whose data are changed; empty for all.
     """
 
     of: str = "data"
     by: float = 0.1
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,9 +285,9 @@ def over_each(metric: str) -> str:
 
 
 def _has_signs(values: NDArray[np.float64]) -> bool:
-    """Whether the mean of values is far less than their mean magnitude."""
-    shares = values / max(float(np.abs(values).max(initial=0.0)), np.finfo(np.float64).tiny)
-    return abs(float(shares.sum())) < _ONE_SIGN * float(np.abs(shares).sum())
+    """Whether values have both signs, however many of each: their balance would change with the size of a problem."""
+    least = _NO_SIGN * float(np.abs(values).max(initial=0.0))
+    return bool((values > least).any() and (values < -least).any())
 
 
 def record_of(memory: Memory) -> dict[str, Any]:

@@ -178,6 +178,9 @@ def into(
         judged = _judged(found, objective, record, ours.of(again), theirs.of(captured))
         rounds = _timed((original, built), arguments, scratch)
         originals, new = [old for old, _ in rounds], rounds[0][1]
+        writes = scratch / "other_clock"
+        writes.mkdir()
+        originals.append(run(original, arguments, writes=writes, may_fail=True, is_clock_fast=True))
         runs = (captured, again) if not program.originals else (originals[0], new)
         limit = objective.limits.get("error", max(objective.limits.values(), default=math.inf))
         said = _said(originals, new, max(objective.limits.values(), default=_PRINTED))
@@ -186,7 +189,7 @@ def into(
             return _error_of_other(found, new, old)
 
         others = [
-            *compared_files(runs[0], runs[1], type_in_files(program), paddings(program), error_of),
+            *compared_files((runs[0], *originals), runs[1], type_in_files(program), paddings(program), error_of),
             *_reductions(ours.reduced(again), theirs.reduced(captured), error_of),
         ]
         left = [] if program.originals else wide_operations(program, patched, new.record.get("kernels", ()), places)
@@ -727,10 +730,10 @@ def _said(originals: Sequence[Ran], new: Ran, tolerance: float) -> dict[str, dic
             return None
         return differ(old, getattr(new, stream))
 
-    old = originals[0]
+    old, printed = originals[0], [each.output for each in originals]
     found = {
-        "printed": told_apart(old.output, new.output, tolerance),
-        "wrong": wrong_numbers(old.output, new.output, tolerance) or of_text(other_lines, "output"),
+        "printed": told_apart(printed, new.output, tolerance),
+        "wrong": wrong_numbers(printed, new.output, tolerance) or of_text(other_lines, "output"),
         "complaints": of_text(other_words, "errors"),
         "exit_codes": (old.code, new.code) if new.code not in {each.code for each in originals} else None,
     }

@@ -21,6 +21,7 @@ import struct
 import subprocess
 import tempfile
 import textwrap
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,7 @@ from mptune.adopt.running import Built, named
 from mptune.backends.processes import Child, in_words
 from mptune.errors import KernelError
 from mptune.kernel import Application, Argument, Sizes
+from mptune.results.kernel_times import PROGRAM_HOST_MS
 
 if TYPE_CHECKING:
     from mptune.measure.program import Steps
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
 LIVE: Final = "live.json"
 SHARED: Final = "shared_bytes"
 _NUMBER: Final = struct.Struct("=I")
+#: Linux's clock of the processor time of all threads of a process, in a clock's number.
+_PROCESS_CLOCK: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +129,8 @@ class Live:
         folder: of the definition.
 
     Attributes:
-        draws: what a draw changes: "data", "numbers" or "nothing" (:class:`~mptune.adopt.findings.Draws`), and the
-            largest change of a number, as a share of it.
+        draws: what a draw changes: "data", "numbers" or "nothing" (:class:`~mptune.adopt.findings.Draws`), the largest
+            change of a number, as a share of it, and the names of what changes, none for all.
 
     Raises:
         KernelError: the table in the folder is damaged, or of another version.
@@ -170,7 +174,7 @@ class Live:
         for name, ((_, id, _, field), *_) in self._answers.items():
             if field:
                 self._elements[name] = id, self._records[id].itemsize
-        self.draws: tuple[str, float] = tuple(said["draws"])
+        self.draws: tuple[str, float, Sequence[str]] = tuple(said["draws"])
         #: Whether an exit code is an error: otherwise the program checks nothing but its answer, as trials do.
         self._has_exit_code = said["has_exit_code"]
         self._copies_nothing = said["copies_nothing"]
@@ -206,7 +210,7 @@ class Live:
     def _has_run(self, run: Steps, size: Mapping[str, int]) -> bool:
         """Run the program; return False if it began with wrong values of variables, which are known now."""
         given = self._program
-        draws = self.draws if run.draw else ("nothing", 0.0)
+        draws = self.draws if run.draw else ("nothing", 0.0, ())
         macros = tuple((name, str(getattr(run, name))) for name in given["macros"])
         turn = _Turn(run, self._buffers, self._constants, self._records, self._launched, *draws)
         with tempfile.TemporaryDirectory(prefix="mptune-") as name:
@@ -223,7 +227,7 @@ class Live:
                 "MPTUNE_OWN": named(given["refused"]),
             }
             run_in = given["run_in"] if Path(given["run_in"]).is_dir() else None
-            printed = work / "printed"
+            printed, host_s = work / "printed", math.nan
             with ours, printed.open("wb") as out:
                 with theirs:
                     child = Child(
@@ -239,6 +243,8 @@ class Live:
                         for told in _operations(stream):
                             turn.do(told, stream, ours)
                         turn.end(self._answers)
+                    with contextlib.suppress(OSError):
+                        host_s = time.clock_gettime(~child.pid << 3 | _PROCESS_CLOCK)
                     code = child.wait()
             if turn.is_stale:
                 return False
@@ -246,9 +252,12 @@ class Live:
             if code < 0 or (code > 0 and self._has_exit_code and not run.draw):
                 lines = printed.read_text(encoding="utf-8", errors="replace").strip().splitlines()
                 last = f"; the last it printed: {textwrap.shorten(lines[-1], 200, placeholder=' ...')}" if lines else ""
+                if run.draw and draws[1]:
+                    changed = ", ".join(draws[2]) or "what it copies to the device"
+                    last += f"; fresh inputs change {changed} by up to {100 * draws[1]:g}%: adopt --vary changes less"
                 raise KernelError(f"the program {in_words(code)}{last}")
         if not run.draw:
-            run.record(exit_code=code)
+            run.record(exit_code=code, **{PROGRAM_HOST_MS: 1e3 * host_s})
         return True
 
 
@@ -274,9 +283,14 @@ class _Turn:
         launched: Mapping[str, Launched],
         draws: str,
         by: float,
+        names: Sequence[str],
     ) -> None:
         self._run, self._buffers, self._launched = run, buffers, launched
         self._draws, self._by = draws, by
+        known = {id: name for each in launched.values() for id, name in each.constants.items()}
+        known |= {id: name for id, (name, _) in buffers.items()}
+        #: The allocations whose data draws change; None for all.
+        self._varied = {id for id, name in known.items() if name in names} if names else None
         self._records = records
         #: Memory that no kernel is given, by allocation.
         self._others: dict[int, NDArray[np.uint8]] = {}
@@ -404,6 +418,8 @@ class _Turn:
         if self._draws != "data" or self._has_answered:
             return values
         self._given += 1
+        if self._varied is not None and id not in self._varied:
+            return values
         rng = np.random.default_rng([self._run.draw, self._given])
         values = values.copy()
         whole = _whole(values, self._records.get(id, self._kind(id)))

@@ -64,6 +64,7 @@ _WATCHING_S: Final = 0.02
 #: How long it may take to say where its time went.
 _LEAVING_S: Final = 2.0
 _MOST_KERNELS: Final = 5
+_CLOCK_SPEED: Final = 16
 #: What has run for less, as one of many short launches, would be said to have run for 0.0 s.
 _SHORTEST_SAID_S: Final = 0.05
 #: Of what a program prints.
@@ -401,6 +402,7 @@ def run(
     memory_limit_bytes: int | None = None,
     may_fail: bool = False,
     backwards: bool = False,
+    is_clock_fast: bool = False,
 ) -> Ran:
     """Run a program to its end.
 
@@ -417,6 +419,8 @@ def run(
         memory_limit_bytes: how much memory it may use; by default what is left here, less a tenth.
         may_fail: whether it may exit with another code than 0, as a program does that finds its results wrong.
         backwards: whether the threads of its kernels run from the last to the first, where they wait for no other.
+        is_clock_fast: whether its clocks run :data:`_CLOCK_SPEED` times as fast: a printed number that is the same in
+            such a run and in another one is no time.
 
     Raises:
         TooLongError: it ran out of time.
@@ -433,6 +437,7 @@ def run(
         environment["CUDA_CACHE_DISABLE"] = "1"
         environment.pop("MPTUNE_CAPTURE_PLAN", None)
         environment["MPTUNE_BACKWARDS"] = str(int(backwards))
+        environment["MPTUNE_CLOCK"] = str(_CLOCK_SPEED if is_clock_fast else 1)
         ended = record if record is not None else work
         environment |= {"MPTUNE_CAPTURE": str(ended), "MPTUNE_LEFT": str(int(keeps_left)), "MPTUNE_OWN": named(own)}
         if plan is not None:

@@ -103,7 +103,7 @@ def write(
 def set_draws(made: Adopted, draws: Draws) -> Adopted:
     """Return what was written with what a draw changes."""
     table = json.loads((made.folder / LIVE).read_text(encoding="utf-8"))
-    text = json.dumps({**table, "draws": [draws.of, draws.by]}, indent=2) + "\n"
+    text = json.dumps({**table, "draws": dataclasses.astuple(draws)}, indent=2) + "\n"
     (made.folder / LIVE).write_text(text, encoding="utf-8")
     return dataclasses.replace(made, found=dataclasses.replace(made.found, draws=draws))
 
@@ -138,7 +138,7 @@ def _table(found: Findings, capture: Capture) -> dict[str, Any]:
     buffers = [each for each in found.buffers if each.field_of is None]
     return {
         "sizes": dict(found.sizes),
-        "draws": [found.draws.of, found.draws.by],
+        "draws": dataclasses.astuple(found.draws),
         "has_exit_code": found.looks_early,
         "copies_nothing": capture.copies_nothing,
         "buffers": {

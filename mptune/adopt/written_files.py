@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mptune.adopt.capture import Capture, has_letters, numbers_in, same_fields, shown
+from mptune.adopt.capture import Capture, has_letters, numbers_in, same_fields, shown, steady
 from mptune.adopt.number_types import bare_name, element_behind
 from mptune.adopt.parsing import without_casts
 from mptune.adopt.reading import Program
@@ -48,19 +48,24 @@ class Compared:
 
 
 def compared_files(
-    theirs: Capture | Ran, ours: Capture | Ran, kind: str | None, paddings: Collection[Sequence[bool]], error_of: Errors
+    theirs: Sequence[Capture | Ran],
+    ours: Capture | Ran,
+    kind: str | None,
+    paddings: Collection[Sequence[bool]],
+    error_of: Errors,
 ) -> tuple[Compared, ...]:
     """Compare the files that two programs wrote, by name.
 
+    What differs between runs of the original is not compared: numbers in texts, such as times, or files of bytes.
+
     Args:
-        theirs: the original's run.
-        ours: that of the program with other types.
+        theirs: runs of the original.
+        ours: a run of the program with other types.
         kind: the type of the numbers in files of bytes; None if it is not known.
         paddings: of structs which of their bytes are between fields.
         error_of: measures numbers, those of the new program first.
     """
-    old, new = _contents(theirs), _contents(ours)
-    differences = theirs.differences if isinstance(theirs, Capture) else ()
+    (old, *again), new = map(_contents, theirs), _contents(ours)
     found = []
     for name in sorted(old.keys() | new.keys()):
         if name not in old or name not in new:
@@ -74,10 +79,10 @@ def compared_files(
             found.append(
                 Compared(name, f"the same {len(old[name]):,} bytes, but between the fields of structs", None, True)
             )
-        elif f"it writes something else to {name}" in differences:
-            found.append(Compared(name, "not compared: the original writes something else each time", None, None))
         elif _BINARY.search(old[name]) is None and _BINARY.search(new[name]) is None:
-            found.append(_of_texts(name, old[name], new[name], error_of))
+            found.append(_of_texts(name, [old[name], *(each.get(name, b"") for each in again)], new[name], error_of))
+        elif any(not same_fields(old[name], each.get(name, b""), [*paddings, [False]]) for each in again):
+            found.append(Compared(name, "not compared: the original writes something else each time", None, None))
         else:
             found.append(_of_bytes(name, old[name], new[name], kind, error_of))
     return tuple(found)
@@ -117,26 +122,30 @@ def _of_bytes(name: str, old: bytes, new: bytes, kind: str | None, error_of: Err
     return Compared(name, f"{numbers[0].size:,} numbers of type {kind}", error_of(*numbers), True)
 
 
-def _of_texts(name: str, old: bytes, new: bytes, error_of: Errors) -> Compared:
-    before, after = (each.decode("utf-8", "surrogateescape").splitlines() for each in (old, new))
-    if len(before) != len(after):
-        return Compared(name, f"{len(after):,} lines instead of {len(before):,}", None, False)
+def _of_texts(name: str, originals: Sequence[bytes], new: bytes, error_of: Errors) -> Compared:
+    *runs, after = (each.decode("utf-8", "surrogateescape").splitlines() for each in (*originals, new))
+    if len(set(map(len, runs))) > 1:
+        return Compared(name, "not compared: the original writes another number of lines each time", None, None)
+    if len(runs[0]) != len(after):
+        return Compared(name, f"{len(after):,} lines instead of {len(runs[0]):,}", None, False)
     tables: dict[tuple[tuple[str, ...], tuple[str, ...], int], list[list[tuple[float, float]]]] = {}
-    heading, above = "", tuple[str, ...]()
-    for number, (one, other) in enumerate(zip(before, after, strict=True), 1):
-        words, numbers = numbers_in(one, heading)
-        own_words, own_numbers = numbers_in(other, heading)
-        if words != own_words:
-            told = f"line {number} reads {shown(other)!r} instead of {shown(one)!r}"
+    above = tuple[str, ...]()
+    for number, (*lines, other) in enumerate(zip(*runs, after, strict=True), 1):
+        (words, numbers), (own_words, own_numbers) = numbers_in(lines[0]), numbers_in(other)
+        is_same = steady(lines)
+        if is_same is None:
+            continue
+        if words != own_words or len(numbers) != len(own_numbers):
+            told = f"line {number} reads {shown(other)!r} instead of {shown(lines[0])!r}"
             return Compared(name, told, None, False)
-        if is_heading := has_letters(one):
-            heading, above = one, tuple(words)
-        pairs = zip(numbers, own_numbers, strict=True)
-        row = [(float(new), _nearest(float(new), old)) for (old, is_time), (new, _) in pairs if not is_time]
+        if is_heading := has_letters(lines[0]):
+            above = tuple(words)
+        pairs = zip(numbers, own_numbers, is_same, strict=True)
+        row = [(float(new), _nearest(float(new), old)) for old, new, each in pairs if each]
         tables.setdefault((() if is_heading else above, tuple(words), len(row)), []).append(row)
     count = sum(map(len, (row for rows in tables.values() for row in rows)))
     error = max((error_of(*pair) for pair in _judged_together(tables.values())), default=0.0)
-    return Compared(name, f"{count:,} numbers in {len(before):,} lines of text", error, True)
+    return Compared(name, f"{count:,} numbers in {len(after):,} lines of text", error, True)
 
 
 def _nearest(value: float, written: str) -> float:

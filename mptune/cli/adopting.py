@@ -140,6 +140,7 @@ def _remarks(document: Mapping[str, Any]) -> Iterator[str]:
         sizes = ", ".join(f"{name} {value} (argument {of[name]})" for name, value in document["sizes"].items())
         yield f"sizes: {sizes}; for other sizes (--size NAME=VALUE) the program runs with another argument"
     changed = f"by up to {100 * draws['by']:g}% " * bool(draws["by"]) + _CHANGED[draws["of"]]
+    changed += f", in {few_names(draws['names'], 8)}" * bool(draws["names"])
     if draws["of"] == "nothing" and zeros:
         changed += f"; {', '.join(zeros)} {'is' if len(zeros) == 1 else 'are'} all zero"
     yield f"fresh inputs change {changed}"

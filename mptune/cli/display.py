@@ -134,18 +134,22 @@ def counter(what: str) -> Iterator[Callable[[], None]]:
 def stages() -> Iterator[Callable[[str], None]]:
     """Yield a function that begins a stage; on a terminal each stage is a line with its seconds."""
     from rich.console import Console
+    from rich.text import Text
 
     console = Console(stderr=True, highlight=False)
     stage, began = "", time.monotonic()
+
+    class Stage:
+        def __rich__(self) -> Text:
+            return Text(f"{stage}, {time.monotonic() - began:.0f} s")
 
     def begin(what: str) -> None:
         nonlocal stage, began
         if stage and console.is_terminal:
             console.print(f"{time.monotonic() - began:7.1f} s  {stage}")
         stage, began = what, time.monotonic()
-        status.update(what)
 
-    with console.status("") as status:
+    with console.status(Stage()):
         yield begin
         begin("")
 

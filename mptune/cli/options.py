@@ -157,6 +157,19 @@ def parse_threshold(texts: Sequence[str]) -> float | Mapping[str, float] | None:
     return found[""] if found.keys() == {""} else found or None
 
 
+def parse_vary(texts: Sequence[str]) -> dict[str, Any]:
+    """Return the share of a number and the names to change for fresh inputs, by fields of AdoptSettings."""
+    shares, names = [], []
+    for text in texts:
+        try:
+            shares.append(float(text))
+        except ValueError:
+            names.append(text)
+    if len(shares) > 1:
+        raise MptuneError(f"--vary: expected one share, not {', '.join(f'{share:g}' for share in shares)}")
+    return {"vary": shares[0] if shares else None, "varied": tuple(names)}
+
+
 # -- options -------------------------------------------------------------------------------------
 
 _LIMITS: Final = "X|OUTPUT=X|METRIC:X"
@@ -164,7 +177,7 @@ _LIST: Final = "A,B"
 #: Types and parsers of values by their name in the help.
 _TYPES: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("FILE", "FILE.html", "DIR", "RUN.db", "PROGRAM.cu|DIR"), FILE),
-    **dict.fromkeys(("X", "SECONDS", "SHARE"), float),
+    **dict.fromkeys(("X", "SECONDS"), float),
     "N": int,
 }
 _PARSERS: Final[Mapping[str, Callable[[Any], Any]]] = {
@@ -249,6 +262,7 @@ def pop_adoption(given: dict[str, Any]) -> dict[str, Any]:
     """Remove the given options of adoption from a command's arguments, and return them by fields of AdoptSettings."""
     names = ("types", "defines", "macros", "includes", "compile_commands", "kernels", "vary")
     found = {name: given.pop(name) for name in names}
+    found |= parse_vary(found.pop("vary"))
     return {name: value for name, value in found.items() if value is not None and value not in ((), {})}
 
 
@@ -277,7 +291,12 @@ adoption = _declared(
     includes,
     option("--compile-commands", "FILE", "Take a program's files, macros and folders from this compilation database."),
     option("--kernel kernels", "NAME...", "Tune this kernel of a program; other kernels keep their types and blocks."),
-    option("--vary", "SHARE", "Largest relative change of a program's numbers for fresh inputs.", show_default="0.1"),
+    option(
+        "--vary",
+        "SHARE|NAME...",
+        "Largest relative change of a program's numbers for fresh inputs, or a buffer or variable to change.",
+        show_default="0.1, all that do not break the program",
+    ),
 )
 #: Options of objectives and error limits.
 goals = _declared(

@@ -17,7 +17,7 @@ import click
 from mptune.cli import adopting, options
 from mptune.cli.display import echo, print_described, print_error, print_json, print_note, print_run
 from mptune.cli.options import option
-from mptune.errors import MptuneError, RunFileTakenError, UnknownNameError
+from mptune.errors import RunFileTakenError, UnknownNameError
 from mptune.markup import Description, number, pairs
 
 if TYPE_CHECKING:
@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 @options.size
 @option("--sizes several_sizes", "NAME=A,B,...|NAME=A:B:COUNT...", "Tune for each of these sizes under one budget.")
 @options.goals
-@option("--for gpu", "GPU", "Estimate speed on a GPU: v100, a100, h100, rtx3090, rtx4090, mi250x or mi300x.")
+@option(
+    "--for gpu",
+    "GPU|host",
+    "Estimate times on a v100, a100, h100, rtx3090, rtx4090, mi250x or mi300x; or measure the processor's.",
+    show_default="a100 for a CUDA program and mi250x for a HIP program on the host, else measured times",
+)
 @option("--metric", "NAME", "Error metric such as NRMSE or MaxAE, also by row, column or block: 'NRMSE over rows max'.")
 @option("--observe observers", "NAME...", "Activate an observer; 'mptune list --observers' describes all.")
 @options.restricted("Search")
@@ -71,7 +76,6 @@ def tune(
     log: bool,
     quiet: bool,
     json: bool,
-    gpu: str | None,
     **given: Any,
 ) -> int:
     """Find the fastest configuration that is accurate enough.
@@ -87,8 +91,6 @@ def tune(
     preset, sizes = options.parse_sizes(definition, size)
 
     _check_names(given)
-    if gpu is not None:
-        _estimate_for(gpu, given)
 
     from mptune.progress import ProgressView
     from mptune.run import Run
@@ -158,17 +160,6 @@ def tune(
             print_note("no trial was evaluated, and no run file was written")
         raise
     return report(runs)
-
-
-def _estimate_for(gpu: str, given: dict[str, Any]) -> None:
-    """Replace the time among the objectives by its estimate on a GPU."""
-    from mptune.results.estimates import metric_of
-
-    estimated = metric_of(gpu)
-    if "time" not in (*given["objectives"], given["objective"]):
-        raise MptuneError(f"--for {gpu} estimates the time, which is no objective here")
-    given["objective"] = estimated if not given["objectives"] and given["objective"] == "time" else given["objective"]
-    given["objectives"] = tuple(estimated if name == "time" else name for name in given["objectives"])
 
 
 def _command(*more: str) -> str:

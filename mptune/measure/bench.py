@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 import weakref
@@ -102,19 +103,28 @@ class Ready:
 
 @dataclass(slots=True)
 class _Clock:
-    """Wall time by phase; ``announce`` is called with the name of each phase, so that a crash can be located."""
+    """Wall time by phase; ``announce`` is called with the name of each phase, so that a crash can be located.
+
+    A phase within another one is no part of it.
+    """
 
     announce: Callable[[str], None]
     durations_s: dict[str, float] = field(default_factory=dict)
+    _current: str = ""
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
+        outer, self._current = self._current, name
         self.announce(name)
         start = time.perf_counter()
         try:
             yield
         finally:
-            self.durations_s[name] = self.durations_s.get(name, 0.0) + time.perf_counter() - start
+            took_s, self._current = time.perf_counter() - start, outer
+            self.durations_s[name] = self.durations_s.get(name, 0.0) + took_s
+            if outer:
+                self.durations_s[outer] = self.durations_s.get(outer, 0.0) - took_s
+                self.announce(outer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,6 +506,7 @@ class Bench:
                 what = self.kernel, request.configuration, self.sizes, self.backend, self._options
                 kept[request.configuration] = Program(*what, source=request.source)
         program = kept[request.configuration]
+        program.compiling = functools.partial(clock.phase, "compile")
         try:
             yield program
         finally:

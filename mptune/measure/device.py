@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Final
 
 from mptune.accuracy.evaluate import Metrics, all_metrics
 from mptune.backends import get_backend
@@ -35,6 +35,9 @@ from mptune.source.flags import compilers_of, on_host
 from mptune.source.render import cited, included_headers, render, template_hash
 from mptune.space.configuration import Configuration, Value
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
+
+#: Seconds that any first launch may take.
+_LEAST_PHASE_S: Final = 3.0
 
 
 class DeviceEvaluator(Evaluator):
@@ -92,6 +95,8 @@ class DeviceEvaluator(Evaluator):
         self._under_way: dict[Configuration, str] = {}
         self._ended: queue.SimpleQueue[Future[Trial]] = queue.SimpleQueue()
         self._is_estimating = is_estimating
+        #: Seconds of the first launch in any valid trial so far, at most.
+        self._longest_s = 0.0
         #: What each kernel does, by the values that decide it.
         self._counts: dict[tuple[Value, ...], Mapping[str, Counts]] = {}
 
@@ -147,7 +152,8 @@ class DeviceEvaluator(Evaluator):
             ended.set_result(Trial(configuration, status, str(error)))
         else:
             self._under_way[configuration] = self._key(source, launch)
-            plan = dataclasses.replace(self.plan, best_ms=best_ms, baseline_ms=baseline_ms)
+            phase_s = _LEAST_PHASE_S + self.limits.phase_factor * self._longest_s if self._longest_s else math.inf
+            plan = dataclasses.replace(self.plan, best_ms=best_ms, baseline_ms=baseline_ms, phase_s=phase_s)
             ended = self._pool.submit(Request(configuration, source, plan))
         self._sources.pop(configuration, None)
         ended.add_done_callback(self._ended.put)
@@ -157,6 +163,8 @@ class DeviceEvaluator(Evaluator):
         while not self._ended.empty():
             ended.append(self._ended.get())
         trials = [future.result() for future in ended]
+        launching_s = (trial.measurement.durations_s.get("launch", 0.0) for trial in trials if trial.is_valid)
+        self._longest_s = max(self._longest_s, *launching_s, 0.0)
         return [
             dataclasses.replace(
                 self._with_estimates(trial),

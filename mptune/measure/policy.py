@@ -29,6 +29,7 @@ class Plan:
     thresholds: Mapping[str, float] = field(default_factory=dict)  #: by metric, of feasible configurations
     baseline_ms: float = math.inf  #: a launch of the fastest baseline so far
     launch_factor: float = math.inf  #: limit of a launch as a multiple of ``baseline_ms``
+    phase_s: float = math.inf  #: limit of the phase of the first launch in seconds
 
     @classmethod
     def of(cls, objective: Objective, draws: int = 1, launch_factor: float = math.inf) -> Plan:

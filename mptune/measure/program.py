@@ -6,6 +6,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
@@ -117,6 +118,8 @@ class Program:
         self.types = {a.name: self.held(a, tunable.precision_of(a, self.configuration)) for a in tunable.arguments}
         self.shapes = {a.name: tunable.shape_of(a, sizes) for a in tunable.arguments if a.role is not Role.SCALAR}
         self._options = options or CompileOptions()
+        #: Surrounds a compilation within a run.
+        self.compiling: Callable[[], AbstractContextManager[None]] = nullcontext
         self._source = source if isinstance(tunable, Kernel) else ""
         self._functions: dict[Any, Function] = {}
         self._launches: dict[Any, _Launch] = {}
@@ -420,7 +423,8 @@ class Program:
             self.binary = compiler.compile(self._source, kernel.function, self._options)
             return self.backend.device.load(self.binary)
         try:
-            binary = compiler.compile(render(kernel, configuration, sizes), kernel.function, self._options)
+            with self.compiling():
+                binary = compiler.compile(render(kernel, configuration, sizes), kernel.function, self._options)
         except CompileError as error:
             raise CompileError(cited(str(error), kernel, configuration, sizes)) from error
         return self.backend.device.load(binary)

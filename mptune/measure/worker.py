@@ -268,6 +268,7 @@ class Limits:
     run_s: float = 30.0  #: of any other phase of a trial
     start_s: float = 900.0  #: of the worker's start
     launch_factor: float = math.inf  #: of a launch, as a multiple of the baseline's
+    phase_factor: float = math.inf  #: of the phase of the first launch, as a multiple of the longest of a valid trial
 
     @classmethod
     def of(cls, trial_limit: float | str) -> Limits:
@@ -392,6 +393,7 @@ class Worker:
                 # The exceeded limit is recorded, as a larger limit repeats the trial.
                 limit_s, run_s = self._limit_s(), self._limits.run_s
                 is_of_launch = self._phase == "launch" and limit_s < run_s
+                is_of_launch &= limit_s < self._plan.phase_s
                 exceeded = self._plan.launch_limit(limit_s) if is_of_launch else {"limit_s": run_s}
                 death = WorkerDied(Status.TIMEOUT, self._late(), Measurement(exceeded, durations_s=lost))
             raise death from None
@@ -417,15 +419,16 @@ class Worker:
             # The compiler has a limit of its own; this is a fallback.
             return self._limits.compile_s + 10.0
         # 2 s more for restoring buffers on a busy machine.
-        launch_s = self._plan.launch_limit_ms / 1e3 + 2.0 if self._phase == "launch" else math.inf
-        return min(self._limits.run_s, launch_s)
+        if self._phase != "launch":
+            return self._limits.run_s
+        return min(self._limits.run_s, self._plan.launch_limit_ms / 1e3 + 2.0, self._plan.phase_s)
 
     def _late(self) -> str:
         is_reference = self._phase == "reference"
         what = _STEPS if is_reference else f"the {self._phase} phase"
         hint = ", in its widest types: an endless loop?" if is_reference else ""
         longer = "" if self._phase in _BEFORE_KERNELS else "; --trial-limit gives it longer"
-        return f"{what} did not end within {self._limit_s():g} s{hint}{longer}"
+        return f"{what} did not end within {self._limit_s():.4g} s{hint}{longer}"
 
     def _cause_of_death(self, ended: ChildEnded) -> str:
         what = f"the worker {ended.how} in the {self._phase} phase"

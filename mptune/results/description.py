@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from mptune.markup import Description, Fact, Table, few_names, number, pairs
 from mptune.precision import PRECISIONS
-from mptune.results.estimates import METRICS
-from mptune.results.kernel_times import HOST, host_ms, kernel_times
+from mptune.results.estimates import METRICS, gpu_of_program
+from mptune.results.kernel_times import HOST, PROGRAM_HOST_MS, host_ms, kernel_times, program_ms
 from mptune.results.speedup import TIE
 from mptune.results.trial import Status, Trial
 from mptune.results.unseen import count_of, draws_of, in_words, limit_of, unequal_draws
@@ -55,6 +55,9 @@ def describe(run: Run) -> Description:
 
 def result_text(run: Run, trial: Trial) -> str:
     """Return time, speedup and errors of a trial in one line."""
+    if (gpu := run.estimated_for) is not None:
+        estimated = f"{number(run.objective.value(trial))} ms, speedup {number(run.speedup(trial), 3)}x"
+        return f"estimated for {gpu.name}: {estimated}; {_errors_text(run, trial)}"
     return f"{number(trial.time_ms)} ms, speedup {run.speedup_text(trial)}, {_errors_text(run, trial)}"
 
 
@@ -82,10 +85,8 @@ def _types_text(run: Run, trial: Trial) -> str:
 
 def _won(run: Run, best: Trial) -> str:
     objective, verified = run.info.objective, run.verified(best)
-    others = "" if objective.metric == "time_ms" else f"{objective.metric} {number(objective.value(best))}, "
-    if (gpu := METRICS.get(objective.metric)) is not None and run.baseline is not None:
-        gained = objective.value(run.baseline) / objective.value(best)
-        others = f"an estimated {number(gained, 3)}x on the {gpu.name}; here "
+    is_speed = objective.metric == "time_ms" or run.estimated_for is not None
+    others = "" if is_speed else f"{objective.metric} {number(objective.value(best))}, "
     text = f"{_types_text(run, best)}: {others}{result_text(run, best)}"
     if verified is not None:
         limit = limit_of(objective)
@@ -98,7 +99,7 @@ def _no_narrower(run: Run, best: Trial) -> str:
     fixed, objective = run.info.baseline_values or {}, run.objective
     if not fixed or not best.configuration.is_among(fixed):
         return ""
-    better, most = ("faster", "fastest") if objective.is_time else ("better", "best")
+    better, most = ("faster", "fastest") if objective.is_time or run.estimated_for else ("better", "best")
     tried = [trial for trial in run.trials if not trial.configuration.is_among(fixed)]
     narrower = [trial for trial in tried if trial.is_valid]
     second = objective.best(narrower)
@@ -224,20 +225,38 @@ def comparison(run: Run, trials: Mapping[str, Trial]) -> Table:
     info, of = run.info, list(trials.values())
     read = dict.fromkeys((*run.objective.metrics, *sorted(run.objective.names | run.objective.constraint_names)))
     others = [metric for metric in read if metric not in ("time_ms", "error", "memory_bytes")]
+    estimated = {metric: f"estimated for {gpu.name} (ms)" for metric, gpu in METRICS.items()}
+    # Measured times of a run that is judged by an estimate are apart from the estimated speedup.
+    time = "time of the kernels" if any(map(_is_of_program, of)) else "time"
+    where = " on this processor" if run.estimated_for is not None else ""
+    times: list[tuple[object, ...]] = [(f"{time}{where} (ms)", *(number(t.time_ms) for t in of))]
+    if any(map(_is_of_program, of)):
+        times.append((f"time of the whole program{where} (ms)", *(number(program_ms(t)) for t in of)))
     measures = {info.measured_by(name): name for name in run.metric_names if name.startswith("error.")}
     rows: list[tuple[object, ...]] = [
-        *((metric, *(number(run.metric_of(t, metric)) for t in of)) for metric in others),
-        ("time (ms)", *(number(t.time_ms) for t in of)),
+        *((estimated.get(metric, metric), *(number(run.metric_of(t, metric)) for t in of)) for metric in others),
+        *(() if where else times),
         ("speedup", *map(run.speedup_text, of)),
         ("error", *(number(t.error, 3) for t in of)),
         *((called, *(number(t.metric(n), 3) for t in of)) for called, n in measures.items() if len(measures) > 1),
         ("memory (MB)", *(number(t.metric("memory_bytes") / 1e6) for t in of)),
+        *(times if where else ()),
     ]
     for name in dict.fromkeys((*run.parameter_names, *(what for what in info.buffers.values() if what in PRECISIONS))):
         buffers = info.buffers_of(name)
         called = f"{name} ({few_names(buffers)})" if buffers else name
         rows.append((called, *(t.configuration.get(name, name if buffers else None) for t in of)))
     return Table(("", *trials), tuple(rows) if trials else ())
+
+
+def _is_of_program(trial: Trial) -> bool:
+    """Whether a trial ran an adopted program."""
+    return math.isfinite(program_ms(trial))
+
+
+def _host_ms(trial: Trial) -> float:
+    """Return the time of a run beside its kernels in ms."""
+    return trial.metric(PROGRAM_HOST_MS) if _is_of_program(trial) else host_ms(trial)
 
 
 def _further_limits(run: Run) -> list[str]:
@@ -249,19 +268,21 @@ def _times(run: Run, trials: Mapping[str, Trial]) -> Table | None:
     known = {name: times for name, trial in trials.items() if (times := kernel_times(trial))}
     if not known or not run.info.is_of_application:
         return None
+    whole = "whole program" if any(map(_is_of_program, trials.values())) else "all"
     shown: dict[str, dict[str, tuple[object, ...]]] = {}
     parts: dict[str, tuple[float, object]]
     for name, times in known.items():
         parts = {kernel: (each.time_ms, each.launches) for kernel, each in times.items()}
-        parts[HOST] = (host_ms(trials[name]), "-")
+        parts[HOST] = (_host_ms(trials[name]), "-")
         total = math.fsum(ms for ms, _ in parts.values())
-        parts["all"] = (total, sum(each.launches for each in times.values()))
+        parts[whole] = (total, sum(each.launches for each in times.values()))
         shares = {row: f"{ms / total:.0%}" if total > 0 else "-" for row, (ms, _) in parts.items()}
         shown[name] = {row: (number(ms), shares[row], launches) for row, (ms, launches) in parts.items()}
-    names = dict.fromkeys((*(kernel for times in known.values() for kernel in times), HOST, "all"))
+    names = dict.fromkeys((*(kernel for times in known.values() for kernel in times), HOST, whole))
     rows = ((name, *(cell for cells in shown.values() for cell in cells.get(name, ("-",) * 3))) for name in names)
     columns = tuple(column for name in shown for column in (f"{name} (ms)", "share", "launches"))
-    return Table(("time of a run", *columns), tuple(rows))
+    where = " on this processor" if run.estimated_for is not None else ""
+    return Table((f"time of a run{where}", *columns), tuple(rows))
 
 
 def _front(run: Run, metrics: Sequence[str], trials: Sequence[Trial]) -> Table:
@@ -334,15 +355,16 @@ def _remarks(run: Run, trials: Mapping[str, Trial]) -> Iterator[str]:
     if objective.also:
         ties = " (of ties, the simplest)" if objective.is_time else ""
         yield f"objectives {', '.join(objective.metrics)}, all minimised; best has the lowest {objective.metric}{ties}"
-    elif objective.metric != "time_ms" or not objective.minimise:
+    elif (objective.metric != "time_ms" or not objective.minimise) and run.estimated_for is None:
         yield f"objective {objective.metric}, {'minimised' if objective.minimise else 'maximised'}"
     for metric in sorted(objective.names | objective.constraint_names):
         if (gpu := METRICS.get(metric)) is not None:
-            yield (
-                f"{metric} is an estimate: counted operations and bytes over rates of the {gpu.name} ({gpu.source}); "
-                "time and speedup are this machine's"
-            )
-    if name := _gpu_of_program(run):
+            rates = f"counted operations and bytes over rates of the {gpu.name} ({gpu.source})"
+            if gpu is run.estimated_for:
+                yield f"time and speedup are estimated: {rates}; tune --for host ranks by this processor's times"
+            else:
+                yield f"{metric} is an estimate: {rates}; time and speedup are this machine's"
+    if info.backend == "host" and objective.is_time and (name := gpu_of_program(info.adopted)):
         yield f"times are this processor's, and a GPU may favour other types: --for {name} ranks them by an estimate"
     if objective.constraints:
         yield f"constraints: {' and '.join(objective.constraints)}"
@@ -355,8 +377,9 @@ def _remarks(run: Run, trials: Mapping[str, Trial]) -> Iterator[str]:
                 what = "the median of rounds in which both took turns, not the ratio of the times"
                 yield f"the speedup is {what} ({of_times:.3g})"
                 break
-    for name, trial in list(trials.items())[-1:] if info.is_of_application else ():
-        share = host_ms(trial) / trial.time_ms if kernel_times(trial) and trial.time_ms > 0 else 0.0
+    for name, trial in list(trials.items())[-1:] if info.is_of_application and run.estimated_for is None else ():
+        whole_ms = program_ms(trial) if _is_of_program(trial) else trial.time_ms
+        share = _host_ms(trial) / whole_ms if kernel_times(trial) and whole_ms > 0 else 0.0
         if share > 0.5:
             yield (
                 f"{share:.0%} of the time of {name} is between launches, which types cannot change: a larger size "
@@ -366,14 +389,6 @@ def _remarks(run: Run, trials: Mapping[str, Trial]) -> Iterator[str]:
     yield from _better_but_fragile(run)
     yield from (f"{use.source}: {use.remark}" for use in run.state.sources if use.remark)
     yield from _not_compiled(run)
-
-
-def _gpu_of_program(run: Run) -> str:
-    """Return a GPU that an adopted program, timed on a processor, may be written for; else empty."""
-    if run.info.backend != "host" or not run.info.objective.is_time:
-        return ""
-    places = " ".join(str(kernel.get("place", "")) for kernel in run.info.adopted.get("kernels", ()))
-    return "mi250x" if ".hip:" in places else "a100" if ".cu:" in places else ""
 
 
 def verified_text(run: Run, trial: Trial) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,6 +123,13 @@ def metric_of(gpu: str) -> str:
     if gpu.lower() not in GPUS:
         raise UnknownNameError("GPU", gpu, GPUS)
     return f"{_BEFORE}{gpu.lower()}{_AFTER}"
+
+
+def gpu_of_program(record: Mapping[str, Any]) -> str | None:
+    """Return the most common GPU of the vendor that an adopted program is written for, by its record; else None."""
+    program = record.get("program", {})
+    language = program.get("language") if isinstance(program, Mapping) else None
+    return {"cuda": "a100", "hip": "mi250x"}.get(str(language))
 
 
 #: Every estimate, with its GPU.

@@ -18,7 +18,9 @@ FEWEST: Final = "fewest_launches."
 MOST: Final = "most_launches."
 #: Metric of the time between launches: the steps' own Python, and their reads, writes and copies.
 HOST_MS: Final = "host_ms"
-#: Label of this time in tables and charts.
+#: Metric of an adopted program: processor time of its host part in a run, which is no part of the trial's time.
+PROGRAM_HOST_MS: Final = "program_host_ms"
+#: Label of the host's time in tables and charts.
 HOST: Final = "host, between launches"
 
 
@@ -43,6 +45,11 @@ def host_ms(trial: Trial) -> float:
     """Return the time of a run between launches in ms; the remainder of the trial's time if it was not measured."""
     parts = _parts_ms(trial)
     return parts[HOST_MS] if HOST_MS in parts else max(0.0, trial.time_ms - math.fsum(parts.values()))
+
+
+def program_ms(trial: Trial) -> float:
+    """Return the time of an adopted program as a whole, kernels and host, in ms; NaN for any other trial."""
+    return trial.time_ms + trial.metric(PROGRAM_HOST_MS)
 
 
 def by_kernel(trials: Sequence[Trial]) -> dict[str, float]:

@@ -22,7 +22,8 @@ Milliseconds = Annotated[float, Between(1e-30, 1e30)]
 #: Types of metrics in a file, where NaN is unknown; a key that ends in a dot is a prefix. Other metrics are any number.
 METRIC_TYPES: Final[Mapping[str, Any]] = {
     "time_ms": Milliseconds,
-    **dict.fromkeys(("time_min_ms", "time_spread_ms", "time_ms.", "launches.", "host_ms", "memory_bytes"), Amount),
+    **dict.fromkeys(("time_min_ms", "time_spread_ms", "time_ms.", "launches.", "host_ms", "program_host_ms"), Amount),
+    "memory_bytes": Amount,
     **dict.fromkeys(("error_draws", "unseen_inputs", "unseen_violations", "unseen_next", "unseen_worst"), Amount),
     **dict.fromkeys(
         ("error", "error.", "error_first", "error_last", "error_mean", "error_spread", "error_first_draw"),

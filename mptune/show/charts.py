@@ -288,7 +288,8 @@ class MetricAxis:
 
 def _metric_axis(run: Run, metric: str) -> MetricAxis:
     if metric == "speedup":
-        return MetricAxis(metric, "speedup over the fp64 baseline")
+        where = "" if run.estimated_for is None else f", estimated for {run.estimated_for.name}"
+        return MetricAxis(metric, f"speedup over the fp64 baseline{where}")
     if metric.split(".")[0] == "error":
         measure = f" ({run.info.measured_by(metric)})" if run.info.metric else ""
         return MetricAxis(metric, plain(f"error{measure}"))

@@ -200,6 +200,8 @@ class FinalRounds:
 
     def _warn_of_noise(self) -> None:
         run = self._session.result()
+        if run.estimated_for is not None:
+            return
         reported = [t for t in (run.best, *run.trade_offs) if t is not None and not math.isnan(run.speedup(t))]
         noise = run.state.finals.noise
         if noise or (run.best in reported and run.speedup_interval(run.best) and not run.is_settled(run.best)):

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,10 @@ from mptune.kernel import Application, Kernel, Role, Sizes, Tunable
 from mptune.kernel.limits import space_on, spread
 from mptune.kernel.regions import over_regions
 from mptune.measure.bench import Ready, metric_names
+from mptune.measure.pool import runnable_backend
 from mptune.measure.worker import Limits
 from mptune.observers import ALWAYS_ON, OBSERVERS
-from mptune.results.estimates import METRICS, Counts, estimates
+from mptune.results.estimates import METRICS, Counts, estimates, gpu_of_program, metric_of
 from mptune.results.metric_expressions import unknown_metric
 from mptune.results.objective import Objective
 from mptune.source.flags import compilers_of, settled_flags
@@ -44,8 +45,11 @@ from mptune.strategies.model_based.application import ApplicationStrategy
 from mptune.tuning.settings import TuneSettings
 from mptune.tuning.starting import Searched, first_values, sources_of
 
-#: The default limit of a trial of an adopted program, as a multiple of the program's run.
-_PROGRAM_RUNS: Final = 20
+#: Metric that estimates replace.
+TIME: Final = "time_ms"
+#: Default limit of a run of an adopted program: seconds of any, for each launch, and as a multiple of the program's
+#: own run; once there is a valid trial, also as a multiple of its first run.
+_PROGRAM_S, _LAUNCH_S, _PROGRAM_RUNS = 10.0, 2e-3, 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +83,10 @@ class TuningPlan:
         for output in kernel.outputs:
             for each in judging(outputs, metric)[output.name]:
                 each.require_regions(output.name, kernel.shape_of(output, sizes))
+        settings = _with_estimates(kernel, settings)
         objective = settings.goal(threshold)
         if settings.trial_limits == Limits() and kernel.path:  # a run of an adopted program is one of the whole program
-            own_s = float(adopted_record(kernel.path.parent).get("run_s", 0.0))
-            settings = dataclasses.replace(settings, limits=Limits(run_s=max(Limits().run_s, _PROGRAM_RUNS * own_s)))
+            settings = dataclasses.replace(settings, limits=_limits_of_program(adopted_record(kernel.path.parent)))
         settings = dataclasses.replace(
             settings,
             strategy=chosen_name(settings.strategy, objective),
@@ -230,6 +234,43 @@ class TuningPlan:
             command=command,
             created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         )
+
+
+def _limits_of_program(record: Mapping[str, Any]) -> Limits:
+    """Return the default limits of an adopted program by its record; of any other kernel the general ones."""
+    if not record:
+        return Limits()
+    launches = sum(int(kernel.get("launches", 0)) for kernel in record.get("kernels", ()))
+    run_s = _PROGRAM_S + _PROGRAM_RUNS * float(record.get("run_s", 0.0)) + _LAUNCH_S * launches
+    return Limits(run_s=run_s, phase_factor=_PROGRAM_RUNS)
+
+
+def _with_estimates(kernel: Tunable, settings: TuneSettings) -> TuneSettings:
+    """Return the settings with a GPU's estimated time among the objectives, where that is asked for or the default.
+
+    The estimate does not judge sizes of blocks: those of an adopted program stay the program's own.
+    """
+    record = adopted_record(kernel.path.parent) if kernel.path else {}
+    gpu = settings.gpu
+    if gpu is None and settings.scheduler is None and runnable_backend(settings.backend) == "host":
+        gpu = gpu_of_program(record)
+    if gpu in (None, "host"):
+        return settings
+    assert gpu is not None
+    estimated = metric_of(gpu)
+    if estimated in settings.metrics:
+        return settings
+    if TIME not in settings.metrics or settings.maximise:
+        if settings.gpu is None:
+            return settings
+        raise MptuneError(f"--for {gpu} estimates the time, which is no objective to minimise here")
+    objectives = tuple(estimated if name == TIME else name for name in settings.metrics)
+    known, values = record.get("own", {}), {parameter.name: parameter.values for parameter in kernel.parameters}
+    own = {name: [value] for name, value in known.items() if value in values.get(name, ())}
+    restrict = {**own, **kernel.full_names(settings.restrict)}
+    if len(objectives) > 1:
+        return dataclasses.replace(settings, gpu=gpu, objectives=objectives, restrict=restrict)
+    return dataclasses.replace(settings, gpu=gpu, objective=objectives[0], restrict=restrict)
 
 
 def _observers(kernel: Tunable, metric: Metrics, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:

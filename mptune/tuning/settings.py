@@ -38,6 +38,9 @@ class TuneSettings:
         reduce: reduction of the regions' errors: "max", or a quantile such as 0.99.
         objective: "time", "memory", "energy", "edp", "error", a metric name or an expression over metrics.
         objectives: two or three objectives to search for the front of; the best trial is that of the first.
+        gpu: GPU for which an estimated time (:mod:`mptune.results.estimates`) replaces the measured one among the
+            objectives, such as "a100"; "host" for measured times. None: of an adopted CUDA or HIP program that is tuned
+            on the host, the most common GPU of its vendor.
         maximise: whether to maximise the objective.
         constraints: limits on measured metrics that a feasible trial meets, such as ``energy_j <= 1.5``.
         observers: names of further observers; objective and constraints add the observers that they need.
@@ -84,6 +87,7 @@ class TuneSettings:
     reduce: Reduce = "max"
     objective: str = "time"
     objectives: tuple[str, ...] = ()
+    gpu: str | None = None
     maximise: bool = False
     constraints: tuple[str, ...] = ()
     observers: tuple[str, ...] = ()

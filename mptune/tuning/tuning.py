@@ -74,8 +74,8 @@ def tune(
         MptuneError: something the user gave is wrong; the message names it.
     """
     start = time.monotonic()
-    warn = Warnings(on_warning)
-    settings = (settings or TuneSettings()).changed(overrides)
+    warn = on_warning if isinstance(on_warning, Warnings) else Warnings(on_warning)
+    settings = given = (settings or TuneSettings()).changed(overrides)
     if output is not None and resume and Path(output).exists():
         settings = _with_its_sources(settings, Path(output), warn)
     plan = TuningPlan.of(kernel, settings, None if output is None else Path(output))
@@ -109,7 +109,16 @@ def tune(
         space = space.restrict(plan.settings.restrict)
         plan.require_launch(space)
         if is_estimated(plan.objective):
-            counts = evaluator.counts_of(spread(space.restrict(plan.kernel.baseline_values()))[0])
+            try:
+                counts = evaluator.counts_of(spread(space.restrict(plan.kernel.baseline_values()))[0])
+            except MptuneError as error:
+                if given.gpu is not None or settings.gpu is None:
+                    raise
+                stack.close()
+                warn(f"no estimate for a GPU, so types are ranked by this processor's times: {error}")
+                how: dict[str, Any] = {"output": output, "resume": resume, "overwrite": overwrite, "command": command}
+                how |= {"on_progress": on_progress, "on_verification": on_verification, "on_warning": warn}
+                return tune(kernel, given.changed({"gpu": "host"}), **how)
             # Parameters that may change what is done have counts of their own.
             plan = plan if work_names(plan.kernel) else dataclasses.replace(plan, counts=counts)
             if left_out := [name for name, each in counts.items() if each.is_partial]:

@@ -14,6 +14,7 @@ from mptune.adopt.parsing import ProgramError
 from mptune.backends import get_backend
 from mptune.cli.adopting import print_adopted
 from mptune.data.data import FIRST, Draw, Stream
+from mptune.errors import UnknownNameError
 from mptune.kernel import Application
 from mptune.source.loading import load_tunable
 from mptune.tuning.check import check_application
@@ -53,7 +54,11 @@ def spread(height: np.ndarray, turns: int) -> np.ndarray:
 
 @pytest.mark.full
 def test_numbers_of_kernels_that_read_nothing_are_changed(folder: Path) -> None:
-    assert json.loads((folder / "bump" / "adopted.json").read_text())["draws"] == {"of": "numbers", "by": 0.1}
+    assert json.loads((folder / "bump" / "adopted.json").read_text())["draws"] == {
+        "of": "numbers",
+        "by": 0.1,
+        "names": [],
+    }
     assert answer(folder / "bump", FIRST) == pytest.approx(bump(), rel=1e-12)
     fresh = answer(folder / "bump", Draw(Stream.UNSEEN))
     width = 0.5 * CELLS / np.sqrt(-np.log(fresh[0]))
@@ -64,7 +69,11 @@ def test_numbers_of_kernels_that_read_nothing_are_changed(folder: Path) -> None:
 
 @pytest.mark.full
 def test_other_sizes_have_fresh_inputs_too(folder: Path) -> None:
-    assert json.loads((folder / "spread" / "adopted.json").read_text())["draws"] == {"of": "numbers", "by": 0.1}
+    assert json.loads((folder / "spread" / "adopted.json").read_text())["draws"] == {
+        "of": "numbers",
+        "by": 0.1,
+        "names": [],
+    }
     assert answer(folder / "spread", FIRST) == pytest.approx(spread(bump(), 12), rel=1e-12)
     first, fresh = (answer(folder / "spread", draw, cells=777, turns=9) for draw in (FIRST, Draw(Stream.UNSEEN)))
     assert first.shape == (777,)
@@ -115,7 +124,7 @@ def test_nan_in_the_answer_of_the_program_is_a_mask(tmp_path: Path) -> None:
 def test_what_is_copied_to_variables_of_the_device_counts_and_is_changed(tmp_path: Path) -> None:
     program = PROGRAM.with_name("constants_alone.cu")
     _, document = adopt(AdoptSettings((program,)), tmp_path / "rays")
-    assert document["draws"] == {"of": "data", "by": 0.1}
+    assert document["draws"] == {"of": "data", "by": 0.1, "names": ()}
     assert not document["caveats"]
     own, fresh, other = (answer(tmp_path / "rays", draw) for draw in (FIRST, *(Draw(Stream.UNSEEN, n) for n in (0, 1))))
     np.testing.assert_allclose(own, np.exp(-2.2 * (1 + 0.001 * np.arange(own.size))), rtol=1e-12)
@@ -147,7 +156,7 @@ def test_data_change_by_less_where_the_answer_would_be_of_another_size(
 ) -> None:
     """The forces between particles that are moved into each other are larger by many powers of ten."""
     _, document = adopt(AdoptSettings((PROGRAM.with_name("repelling.cu"),)), tmp_path / "chain")
-    assert document["draws"] == {"of": "data", "by": 0.001}
+    assert document["draws"] == {"of": "data", "by": 0.001, "names": ()}
     print_adopted(document)
     assert "fresh inputs change by up to 0.1% each floating-point number" in capsys.readouterr().out
     own, fresh, other = (
@@ -162,9 +171,51 @@ def test_data_change_by_less_where_the_answer_would_be_of_another_size(
 @pytest.mark.parametrize("share", [0.05, 0.0])
 def test_how_much_data_change_may_be_given(share: float, tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAM.with_name("repelling.cu"),), vary=share), tmp_path / "chain")
-    assert document["draws"] == {"of": "data" if share else "nothing", "by": share}
+    assert document["draws"] == {"of": "data" if share else "nothing", "by": share, "names": ()}
     own, fresh = (answer(tmp_path / "chain", draw) for draw in (FIRST, Draw(Stream.UNSEEN)))
     assert np.array_equal(own, fresh) == (not share)
+
+
+#: The answer is a hundred times as large where the table of coefficients changes by a few percent.
+SENSITIVE = """
+#include <cstdio>
+__constant__ double table[2];
+__global__ void weigh(const double* field, const double* weights, double* result) {
+    int i = threadIdx.x;
+    result[i] = table[i % 2] * field[i] / (weights[i] - 1.0);
+}
+int main() {
+    double field[64], weights[64], t[2] = {0.5, 2.0}, *d_field, *d_weights, *d_result;
+    for (int i = 0; i < 64; ++i) field[i] = 1 + 0.25 * i, weights[i] = 1.0001;
+    cudaMalloc(&d_field, sizeof field);
+    cudaMalloc(&d_weights, sizeof field);
+    cudaMalloc(&d_result, sizeof field);
+    cudaMemcpy(d_field, field, sizeof field, cudaMemcpyHostToDevice);
+    cudaMemcpy(d_weights, weights, sizeof field, cudaMemcpyHostToDevice);
+    cudaMemcpyToSymbol(table, t, sizeof t);
+    weigh<<<1, 64>>>(d_field, d_weights, d_result);
+    cudaMemcpy(field, d_result, sizeof field, cudaMemcpyDeviceToHost);
+    printf("%g\\n", field[63]);
+}
+"""
+
+
+@pytest.mark.full
+def test_data_that_break_the_program_stay_and_are_named(tmp_path: Path) -> None:
+    source = tmp_path / "weigh.cu"
+    source.write_text(SENSITIVE)
+    _, document = adopt(AdoptSettings((source,)), tmp_path / "made")
+    assert document["draws"] == {"of": "data", "by": 0.1, "names": ("d_field", "table")}
+    (note,) = (each for each in document["notes"] if "--vary" in each)
+    assert "do not change d_weights, since changes of 10% break the program" in note
+    own, fresh = (answer(tmp_path / "made", draw) for draw in (FIRST, Draw(Stream.UNSEEN)))
+    assert 0.001 < np.abs(fresh / own - 1).max() < 0.25
+    _, document = adopt(AdoptSettings((source,), varied=("table",)), tmp_path / "made")
+    assert document["draws"]["names"] == ("table",)
+    ratios = answer(tmp_path / "made", Draw(Stream.UNSEEN)) / own
+    assert np.unique(ratios.round(9)).size == 2
+    with pytest.raises(UnknownNameError, match=r"--vary: 'fields'.*d_field"):
+        adopt(AdoptSettings((source,), varied=("fields",)), tmp_path / "made")
 
 
 @pytest.mark.parametrize("share", [1.0, -0.1, float("nan")])

@@ -122,14 +122,30 @@ def test_on_a_terminal_one_sees_where_it_stands(mptune: Call, monkeypatch: pytes
     view = functools.partial(ProgressView, clock=lambda: float(next(clock)))
     monkeypatch.setattr("mptune.progress.ProgressView", view)
     assert mptune(*TUNE, "--budget", 36, "--max-error", "1e-5").code == 0
-    views = ["\n".join(str(part) for part in view.renderables) for view in seen if hasattr(view, "renderables")]
-    first, last = views[0], views[-1]
+    views = ["\n".join(str(part) for part in view.renderables) for view in seen]
+    first, *_, last = (view for view in views if "evaluations" in view)
     assert re.search(r"^(baseline|search): 1/36 evaluations, ", first)
     done = re.search(r"(\d+)/36 evaluations, (\d+) feasible, about \d+ s left", last)
     assert done
     assert 1 < int(done[1]) <= 36
     assert re.search(r"best \S+ ms, speedup .+, error ", last)
-    assert any("unseen inputs" in str(view) for view in seen)
+    assert any("unseen inputs" in view for view in views)
+
+
+def test_while_no_trial_ends_a_terminal_says_for_how_long_and_a_log_once_a_minute(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mptune.progress._LONG_S", 0.0)
+    monkeypatch.setattr("mptune.progress._REFRESH_S", 0.01)
+    monkeypatch.setattr("mptune.progress._LINE_EVERY_S", 0.05)
+    with ProgressView() as view:
+        time.sleep(0.3)
+    assert "no trial has ended for 0 s\n" in capsys.readouterr().err
+    with ProgressView(is_live=True) as view:
+        assert view.waited_text == "no trial has ended for 0 s"
+    with ProgressView(is_quiet=True):
+        time.sleep(0.1)
+    assert "no trial" not in capsys.readouterr().err
 
 
 def test_log_has_one_line_for_each_trial(mptune: Call) -> None:
@@ -283,7 +299,22 @@ def adopted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[AdoptSettings, Path |
     return calls
 
 
-OF_PROGRAMS = ("-D", "N=3", "-D", "FAST", "-I", "include", "--types", 2, "--kernel", "k", "--vary", 0.5)
+OF_PROGRAMS = (
+    "-D",
+    "N=3",
+    "-D",
+    "FAST",
+    "-I",
+    "include",
+    "--types",
+    2,
+    "--kernel",
+    "k",
+    "--vary",
+    0.5,
+    "--vary",
+    "field",
+)
 
 
 def test_a_program_is_adopted_with_its_options_then_tuned(
@@ -307,6 +338,7 @@ def test_a_program_is_adopted_with_its_options_then_tuned(
         types=2,
         kernels=("k",),
         vary=0.5,
+        varied=("field",),
         backend="host",
     )
 
