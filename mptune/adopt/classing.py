@@ -432,7 +432,10 @@ class _Finder:
                 self._union.join(own, self._place(value))
             return
         is_struct = kind.kind.name == "RECORD" and scalar_of(kind) is None
-        fields = (field.get_usr() for field in kind.get_fields()) if is_struct else itertools.repeat(own)
+        if is_struct:
+            fields = (field.get_usr() if scalar_of(field.type.get_canonical()) else None for field in kind.get_fields())
+        else:  # (pointers to void keep nothing together)
+            fields = itertools.repeat(own if scalar_of(kind) is not None else None)
         for place, each in zip(fields, value.children, strict=False):
             named = each.children[0] if each.children and each.children[0].kind == "MEMBER_REF" else None
             if named is not None and named.referenced is not None:  # { .x = 1 }
@@ -629,6 +632,8 @@ class _Finder:
         if kind == "BINARY_OPERATOR":
             sides = [child for child in children if is_pointer(child.canonical)]
             return self._place(sides[-1] if node.operator == "," else sides[0]) if sides else None
+        if kind == "INIT_LIST_EXPR" and scalar_of(node.canonical) is None:  # pointers to void keep nothing together
+            return None
         if kind in ("INIT_LIST_EXPR", "CONDITIONAL_OPERATOR"):
             sides = (
                 [child for child in children if is_pointer(child.canonical)] if kind[0] == "I" else list(children[1:])

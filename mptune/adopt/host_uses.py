@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Final
 
+from mptune.adopt.classes import Union
+from mptune.adopt.containers import container_of, held_by
 from mptune.adopt.number_types import (
     bare_name,
     element_behind,
@@ -17,6 +19,7 @@ from mptune.adopt.number_types import (
     is_pointer,
     math_function,
     numbers_in,
+    pointee,
     scalar_of,
 )
 from mptune.adopt.parsing import ANY_CAST, TRANSPARENT, Extent, Function, Node, TranslationUnit, bare, without_casts
@@ -53,9 +56,11 @@ class HostUses:
         #: Fields of structs by value that the host computes, and the first computation with each field.
         self._computed: set[Hashable] = set()
         self._read_back: dict[Hashable, Extent] = {}
-        #: The memory that pointers to void are cast to, and a call with such a pointer, by clang's name of the pointer.
+        #: The memory that pointers to void lead to, and a call with such a pointer, by clang's name of the pointer, or
+        #: of the array or container of them; variables that loop over these are joined with them.
         self._typed: dict[str, list[Hashable]] = {}
         self._given_raw: dict[str, Extent] = {}
+        self._same_pointers = Union()
         #: Addresses of fields that may lead to the other fields of their struct.
         self._reached: list[tuple[Extent, list[str]]] = []
 
@@ -66,8 +71,11 @@ class HostUses:
             root: gives the node that stands for all of one type.
         """
         raw = dict(self._raw)
-        for pointer, extent in self._given_raw.items():
-            raw.update(dict.fromkeys((extent, place) for place in self._typed.get(pointer, ())))
+        same = self._same_pointers.root
+        for given, extent in self._given_raw.items():
+            for pointer, places in self._typed.items():
+                if same(pointer) == same(given):
+                    raw.update(dict.fromkeys((extent, place) for place in places))
         for extent, fields in self._reached:
             if len(set(map(root, fields))) > 1:
                 raw.update(dict.fromkeys((extent, field) for field in fields))
@@ -107,8 +115,10 @@ class HostUses:
             self._passing(node)
         elif kind == "CXX_UNARY_EXPR":
             self._counting(node, above)
-        elif kind == "DECL_REF_EXPR":
+        elif kind in ("DECL_REF_EXPR", "MEMBER_REF_EXPR"):
             self._untyped(node, above)
+        elif kind == "INIT_LIST_EXPR":
+            self._listing(node, above)
         elif kind == "UNARY_OPERATOR" and node.operator == "&":
             self._reaching(node, above)
         elif kind in ("UNEXPOSED_EXPR", _COMPOUND) or node.operator == "=":
@@ -139,6 +149,9 @@ class HostUses:
         is_struct = new is not None and {old.kind.name, new.kind.name} == {"RECORD"}
         is_base = is_struct and node.kind in ("UNEXPOSED_EXPR", "CXX_STATIC_CAST_EXPR")
         if is_base or self._is_for_any_type(node, above):
+            return
+        if new is not None and new.kind.name == "VOID" and (holder := _holder(above)):
+            self._typed.setdefault(holder, []).extend(self._places_in(inner))
             return
         self.note(node, inner, old)
         if new is not None and old.kind.name != "VOID":
@@ -194,20 +207,39 @@ class HostUses:
         if is_used:
             self._read_back.setdefault(field, node.extent)
 
+    def _places_in(self, address: Node) -> list[Hashable]:
+        """Return the nodes of the memory with numbers that an address leads to; of a struct, its numbers."""
+        element = element_behind(address.canonical)
+        if element is None or (scalar_of(element) is None and element.kind.name != "RECORD"):
+            return []
+        return [self._place(address)] if scalar_of(element) is not None else list(numbers_in(element))
+
+    def _listing(self, node: Node, above: tuple[Node, ...]) -> None:
+        """Note the memory whose addresses are listed as the elements of an array or container of pointers to void."""
+        variable = next((each for each in reversed(above) if each.kind == "VAR_DECL"), None)
+        if variable is not None and _leads_to_void(variable.canonical):
+            for each in node.children:
+                self._typed.setdefault(variable.usr, []).extend(self._places_in(each))
+
     def _untyped(self, node: Node, above: tuple[Node, ...]) -> None:
-        """Note the casts of a pointer to void, and the calls that are given it."""
-        parent = next((each for each in reversed(above) if each.kind not in TRANSPARENT), None)
-        is_untyped = node.canonical.kind.name == "POINTER" and element_behind(node.canonical).kind.name == "VOID"
-        if parent is None or node.referenced is None or not is_untyped:
+        """Note the casts of a pointer to void, or of one in an array or container, and the calls that are given it."""
+        if node.referenced is None or not _leads_to_void(node.canonical):
             return
-        element = element_behind(parent.canonical) if parent.kind in ANY_CAST else None
-        if element is not None and (scalar_of(element) is not None or element.kind.name == "RECORD"):
-            places = [self._place(parent)] if scalar_of(element) is not None else list(numbers_in(element))
-            self._typed.setdefault(node.referenced.get_usr(), []).extend(places)
+        pointer, outer = node.referenced.get_usr(), [each for each in above if each.kind not in TRANSPARENT]
+        while outer and (outer[-1].kind == "ARRAY_SUBSCRIPT_EXPR" or container_of(outer[-1]) is not None):
+            node = outer.pop()
+            above = above[: above.index(node)]
+        parent = outer[-1] if outer else None
+        if parent is None:
             return
-        is_given = parent.kind in ("CALL_EXPR", *ANY_CAST) and not self._is_for_any_type(node, above)
-        if is_given and node.extent is not None:
-            self._given_raw.setdefault(node.referenced.get_usr(), node.extent)
+        if parent.kind == "CXX_FOR_RANGE_STMT":
+            loops = (child.usr for child in parent.children if child.kind == "VAR_DECL")
+            self._same_pointers.join(pointer, next(loops))
+        elif parent.kind in ANY_CAST and (places := self._places_in(parent)):
+            self._typed.setdefault(pointer, []).extend(places)
+        elif parent.kind in ("CALL_EXPR", *ANY_CAST) and not self._is_for_any_type(node, above):
+            if node.extent is not None:
+                self._given_raw.setdefault(pointer, node.extent)
 
     def _reaching(self, node: Node, above: tuple[Node, ...]) -> None:
         """Note the address of a field that is a number: an offset from it may lead to the next field."""
@@ -279,6 +311,23 @@ class HostUses:
 
         calls = (node for node in function.block.walk() if node.kind == "CALL_EXPR")
         return uses(function.block) == sum(uses(call) for call in calls if _ALLOCATES.fullmatch(call.spelling))
+
+
+def _leads_to_void(canonical: Any) -> bool:
+    """Whether a type is a pointer to void, or an array or container of such pointers."""
+    while is_array(canonical) or held_by(canonical) is not None:
+        canonical = pointee(canonical)
+    return bool(canonical.kind.name == "POINTER" and pointee(canonical).kind.name == "VOID")
+
+
+def _holder(above: tuple[Node, ...]) -> str:
+    """Return clang's name of the variable that keeps an address which is made a pointer to void; "" for none."""
+    outer = next((each for each in reversed(above) if each.kind not in _CONVERSIONS), None)
+    if outer is None or outer.kind == "VAR_DECL":
+        return outer.usr if outer is not None else ""
+    is_kept = outer.operator == "=" or outer.spelling in ("push_back", "emplace_back")
+    named = (each for each in outer.children[0].walk() if is_kept and _leads_to_void(each.canonical))
+    return next((each.referenced.get_usr() for each in named if each.referenced is not None), "")
 
 
 def _is_field_by_value(node: Node) -> bool:

@@ -32,7 +32,7 @@ _HIP_BF16: Final = "__hip_bfloat16"
 _BYTES: Final = {
     "cudaMalloc": 1, "cudaMallocAsync": 1, "cudaMallocManaged": 1, "cudaMallocHost": 1, "cudaHostAlloc": 1,
     "cudaMemset": 2, "cudaMemsetAsync": 2, "cudaMemcpy": 2, "cudaMemcpyAsync": 2, "cudaMemcpyToSymbol": 2,
-    "cudaMemPrefetchAsync": 1, "cudaMemAdvise": 1,
+    "cudaMemcpyFromSymbol": 2, "cudaMemPrefetchAsync": 1, "cudaMemAdvise": 1,
 }  # fmt: skip
 #: Calls that are the same for memory of any type.
 _WITHOUT_BYTES: Final = (
@@ -40,6 +40,8 @@ _WITHOUT_BYTES: Final = (
     *("cudaHostGetDevicePointer", "cudaHostRegister", "cudaHostUnregister"),
 )
 _COPIES: Final = ("cudaMemcpy", "cudaMemcpyAsync")
+#: Copies between the host and a variable of the device: what takes their place, and which argument is the host's.
+_OF_SYMBOLS: Final = {"cudaMemcpyToSymbol": ("copy_to_symbol", 1), "cudaMemcpyFromSymbol": ("copy_from_symbol", 0)}
 _MAKE: Final = re.compile(r"make_double([234])")
 #: The literal that is cast, after the type: ``(0.5)``.
 _CAST_LITERAL: Final = re.compile(r"\(\s*(\d+\.?\d*(?:[eE][-+]?\d+)?)\s*\)")
@@ -252,24 +254,31 @@ class Patcher:
         elif copy.name.startswith("cudaMemset"):
             if self._text(copy.arguments[1]).strip() not in ("0", "0x0", "0x00", "'\\0'"):
                 self._keep(names, f"{copy.name} {where} sets bytes that mean another number in another type")
-        elif copy.name in (*_COPIES, "cudaMemcpyToSymbol") and not self._is_on_device(copy):
+        elif self._converts(copy):
             device = self._device_side(copy)
             own = {self._by_name[copy.classes[device]].scalar} if device is not None and copy.classes[device] else set()
-            sides = copy.elements[1:2] if copy.name == "cudaMemcpyToSymbol" else copy.elements[:2]
+            host = _OF_SYMBOLS.get(copy.name, ("", None))[1]
+            sides = copy.elements[:2] if host is None else copy.elements[host : host + 1]
             if len(names) > 1 or {re.sub(r"\d$", "", element) for element in sides} != own:
                 self._keep(names, f"what the copy {where} takes does not say its type")
 
-    def _is_on_device(self, copy: Copy) -> bool:
-        return copy.name in _COPIES and "DeviceToDevice" in self._direction(copy)
+    def _converts(self, copy: Copy) -> bool:
+        """Whether the two sides of a copy get different types: one is an array of the host that keeps its own."""
+        if copy.name not in (*_COPIES, *_OF_SYMBOLS) or "DeviceToDevice" in self._direction(copy):
+            return False
+        return not copy.classes[0] or copy.classes[0] != copy.classes[1]
 
     def _direction(self, copy: Copy) -> str:
-        return self._text(copy.arguments[3]) if len(copy.arguments) > 3 else ""
+        return self._text(copy.arguments[3]) if copy.name in _COPIES and len(copy.arguments) > 3 else ""
 
     def _device_side(self, copy: Copy) -> int | None:
         """Return which argument of a copy to or from the host is the device's."""
-        if copy.name == "cudaMemcpyToSymbol" or "HostToDevice" in self._direction(copy):
-            return 0
-        return 1 if "DeviceToHost" in self._direction(copy) else None
+        if copy.name in _OF_SYMBOLS:
+            return 1 - _OF_SYMBOLS[copy.name][1]
+        sides = [side for side, name in enumerate(copy.classes[:2]) if name]
+        if "Default" in self._direction(copy) and len(sides) == 1:
+            return sides[0]
+        return 0 if "HostToDevice" in self._direction(copy) else 1 if "DeviceToHost" in self._direction(copy) else None
 
     def _template_parameters(self) -> Iterator[_Parameter]:
         """Yield the parameters of function templates that are types."""
@@ -564,7 +573,7 @@ class Patcher:
             size = copy.arguments[_BYTES[copy.name]]
             is_of_device = self._is_changed(copy.sizes[_BYTES[copy.name]])
             sizes = {slot.extent for slot in self._by_name[name].slots if slot.extent in size}
-            if copy.name in (*_COPIES, "cudaMemcpyToSymbol") and not self._is_on_device(copy):
+            if self._converts(copy):
                 kept |= sizes
                 self._convert(copy, self._by_name[name].scalar, self._name(name))
                 if is_of_device and not sizes:
@@ -601,12 +610,15 @@ class Patcher:
 
     def _convert(self, copy: Copy, own: str, new: str) -> None:
         """Convert the numbers of a copy between host and device."""
-        is_symbol, file = copy.name == "cudaMemcpyToSymbol", copy.call.file
+        is_symbol, file = copy.name in _OF_SYMBOLS, copy.call.file
         length = len(_spelled(copy.name, self._is_hip))
-        written = f"copy_to_symbol<{new}, {own}>" if is_symbol else "copy_converted"
+        written = f"{_OF_SYMBOLS[copy.name][0]}<{new}, {own}>" if is_symbol else "copy_converted"
         self._edits.replace(Extent(file, copy.call.start, copy.call.start + length, copy.call.line), written)
         self._helpers.setdefault(file, set()).add(written.partition("<")[0])
         device = self._device_side(copy)
+        if "Default" in self._direction(copy):
+            kind = "cudaMemcpyDeviceToHost" if device else "cudaMemcpyHostToDevice"
+            self._edits.replace(copy.arguments[3], _spelled(kind, self._is_hip))
         vectors = [re.sub(r"^[a-z]+", new if i == device else own, each) for i, each in enumerate(copy.elements[:2])]
         if not is_symbol and re.search(r"\d$", "".join(copy.elements[:2])):
             to, source = vectors
@@ -671,6 +683,18 @@ static cudaError_t copy_to_symbol(const Symbol& symbol, const void* from, size_t
     const std::vector<To> converted(numbers, numbers + bytes / sizeof(From));
     return cudaMemcpyToSymbol(symbol, converted.data(), converted.size() * sizeof(To),
                               offset / sizeof(From) * sizeof(To), kind);
+}
+""",
+    "copy_from_symbol": """\
+// Copies a variable of another type on the device to an array of the host; bytes and offset are those of the host's.
+template <class From, class To, class Symbol>
+static cudaError_t copy_from_symbol(void* to, const Symbol& symbol, size_t bytes, size_t offset = 0,
+                                    cudaMemcpyKind kind = cudaMemcpyDeviceToHost) {
+    std::vector<From> found(bytes / sizeof(To));
+    const cudaError_t error = cudaMemcpyFromSymbol(found.data(), symbol, found.size() * sizeof(From),
+                                                   offset / sizeof(To) * sizeof(From), kind);
+    for (size_t i = 0; i < found.size(); ++i) static_cast<To*>(to)[i] = found[i];
+    return error;
 }
 """,
 }
