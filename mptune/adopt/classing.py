@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 from mptune.adopt.classes import (
     CALL,
+    OFFERED,
     Braced,
     Choice,
     Copy,
@@ -62,25 +63,28 @@ _BITS: Final = re.compile(r"__(double|float)(_as_|2hiint|2loint)\w*")
 _Noted = TypeVar("_Noted", Literal, MathCall, Choice)
 
 
-def type_classes(
-    program: Program, sharing: Callable[[TypeClasses], Iterable[Iterable[str]]] | None = None
-) -> TypeClasses:
+_Groups = Callable[[TypeClasses], Iterable[Iterable[str]]]
+
+
+def type_classes(program: Program, sharing: _Groups | None = None, tied: _Groups | None = None) -> TypeClasses:
     """Find the type classes of a program.
 
     Args:
         program: the program.
         sharing: gives the names of the classes that a run has in the same memory, for each memory: they become one.
+        tied: gives the names of the classes that must have the same type for another reason: they become one.
     """
     finder = _Finder(program)
     for unit in program.units:
         finder.read(unit)
     found = finder.result()
-    groups = [list(group) for group in sharing(found)] if sharing is not None else []
-    if not any(len(group) > 1 for group in groups):
-        return found
-    for group in groups:
-        finder.share(found[name].slots[0] for name in group)
-    return finder.result()
+    for joins in (sharing, tied):
+        groups = [list(group) for group in joins(found)] if joins is not None else []
+        if any(len(group) > 1 for group in groups):
+            for group in groups:
+                finder.share((found[name].slots[0] for name in group), in_memory=joins is sharing)
+            found = finder.result()
+    return found
 
 
 class _Finder:
@@ -125,11 +129,11 @@ class _Finder:
         ]
         self._structs_in_memory()
 
-    def share(self, slots: Iterable[TypeSlot]) -> None:
-        """Join slots that a run has in the same memory."""
+    def share(self, slots: Iterable[TypeSlot], *, in_memory: bool) -> None:
+        """Join slots that must have one type, such as those that a run has in the same memory."""
         nodes = [_node(slot) for slot in slots]
         self._union.join(*nodes)
-        self._in_memory += nodes[: len(nodes) > 1]
+        self._in_memory += nodes[: in_memory and len(nodes) > 1]
 
     def _structs_in_memory(self) -> None:
         """Let the fields of structs in memory have one type, if nothing else is in them; else they keep theirs."""
@@ -868,6 +872,7 @@ class _Finder:
                     role="buffer" if root in in_memory else role_of(members, root in updated),
                     kernels=kernels[root],
                     kept=kept.get(root, "") or mixed(members),
+                    types=OFFERED.get(members[0].slot.scalar, ()),
                 )
                 for root, members in groups.items()
             ),
@@ -944,7 +949,8 @@ def _with_types_per_call(program: Program) -> dict[str, Function]:
         kinds = [kind.get_canonical() for kind in types]
         is_plain = cursor.kind.name in ("FUNCTION_DECL", "CXX_METHOD") and not cursor.is_virtual_method()
         is_here = cursor.semantic_parent == cursor.lexical_parent and function.name not in declared
-        is_called = 2 <= called[function.usr] == named[function.usr] <= _MOST_CALLS
+        fewest = 1 if function.arguments else 2  # (a template has other instances for other calls)
+        is_called = fewest <= called[function.usr] == named[function.usr] <= _MOST_CALLS
         has_memory = any(is_pointer(kind) and scalar_of(kind) is not None for kind in kinds)
         is_named = not function.name.startswith("operator") and function.usr not in inside
         return is_plain and is_here and is_called and has_memory and is_named

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from mptune.adopt.byte_counts import ByteCounts, Resized
-from mptune.adopt.classes import Copy, TypeClass, TypeClasses, TypeSlot
+from mptune.adopt.classes import CALL, Copy, HostCall, TypeClass, TypeClasses, TypeSlot
 from mptune.adopt.number_types import PRECISIONS
 from mptune.adopt.parsing import Edits, Extent, Function, SourceFile
 from mptune.adopt.reading import Program
@@ -113,6 +113,25 @@ class _Parameter:
         self.new = self.own
 
 
+@dataclass(frozen=True, slots=True)
+class _HostParameter:
+    """A type that a function of the host gets as a parameter of its template, since its calls have several.
+
+    Attributes:
+        name: the parameter's.
+        default: what the function has there in the program.
+        types: what it stands for in each call, by the call's label.
+        places: where it is written.
+        is_deduced: whether calls need not write it: it is the type of what a parameter points at.
+    """
+
+    name: str
+    default: str
+    types: Mapping[str, str]
+    places: frozenset[Extent]
+    is_deduced: bool
+
+
 class Patcher:
     """Decides which types can be had, then edits.
 
@@ -135,6 +154,8 @@ class Patcher:
         #: Classes of constants that the host uses, too: they are converted where kernels use them.
         self._at_uses: set[str] = set()
         self._parameters = {(each.function.label, each.name): each for each in self._template_parameters()}
+        self._host_calls = {call.label: call for call in classes.host_calls}
+        self._host_parameters: dict[Extent, list[_HostParameter]] = {}
 
     # -- which types can be had ------------------------------------------------------------------
 
@@ -157,6 +178,7 @@ class Patcher:
             self._settle_vectors()
             self._settle_templates()
             self._settle_places()
+            self._settle_host_calls()
             self._settle_reads()
             if before == (self.types, [each.new for each in self._parameters.values()]):
                 break
@@ -169,6 +191,10 @@ class Patcher:
             if self._bits(name) < _BITS.get(new, 64) and self.types[name] != new:
                 self.types[name] = new
                 self._why[name] = why
+
+    def why(self, name: str) -> str:
+        """Return why a class has another type than wanted; "" if it has the type wanted."""
+        return self._why.get(name, "")
 
     def notes(self) -> tuple[str, ...]:
         """Say which classes have another type than wanted, and why; those of one reason together."""
@@ -419,11 +445,69 @@ class Patcher:
                 continue
             if all(slot.declarator for slot, _ in slots) and can_split(self._source(place).text, place):
                 continue
+            if all(slot.function in self._host_calls for slot, _ in slots):
+                continue
             why = f"one {slots[0][0].spelled} at {place} is the type of all"
             if len({self._own[name] for name in names}) == 1:
                 self._widen(names, self._widest(names), why)
             else:
                 self._keep(names, why)
+
+    def _settle_host_calls(self) -> None:
+        """Give functions of the host parameters for the types that their calls have; these calls name them."""
+        self._host_parameters = {}
+        by_definition: dict[Extent, dict[Extent, dict[str, tuple[TypeSlot, TypeClass]]]] = {}
+        for each, slot in self._slots():
+            if (call := self._host_calls.get(slot.function)) is not None and not slot.declarator:
+                by_definition.setdefault(call.definition, {}).setdefault(slot.extent, {})[slot.function] = slot, each
+        taken = {token.text for file in self._program.files for token in tokens(file.text)}
+        for definition, places in by_definition.items():
+            labels = [label for label, call in self._host_calls.items() if call.definition == definition]
+            is_alone = sum(function.extent == definition for function in self._functions.values()) == 1
+            groups: dict[tuple[str, ...], dict[Extent, TypeSlot]] = {}
+            for place, slots in places.items():
+                spelled = next(iter(slots.values()))[0].spelled
+                types = [self._type_at(*slots[label]) if label in slots else spelled for label in labels]
+                if len(set(types)) > 1 or (not is_alone and set(types) != {spelled}):
+                    groups.setdefault((spelled, *types), {})[place] = next(iter(slots.values()))[0]
+            found = []
+            for (spelled, *types), at in groups.items():
+                name = next(name for name in ("Real", *(f"Real{n}" for n in range(2, 99))) if name not in taken)
+                taken.add(name)
+                by_label = dict(zip(labels, types, strict=True))
+                is_deduced = any(self._is_pointed_at(slot) for slot in at.values())
+                found.append(_HostParameter(name, spelled, by_label, frozenset(at), is_deduced))
+            self._host_parameters[definition] = sorted(found, key=lambda each: each.is_deduced)
+        for callee, calls in self._calls_at().items():
+            if len({self._arguments_at(call) for call in calls}) > 1:
+                names = [c.name for c, slot in self._slots() if slot.function in {call.label for call in calls}]
+                self._widen(names, self._widest(names), f"{self._text(callee)} at {callee} is one call in all calls")
+
+    def _is_pointed_at(self, slot: TypeSlot) -> bool:
+        """Whether a slot is the type that a parameter of a function of the host points at."""
+        definition = self._host_calls[slot.function].definition
+        function = next(each for each in self._functions.values() if each.extent == definition)
+        is_of_parameter = any(each.extent is not None and slot.extent in each.extent for each in function.parameters)
+        return is_of_parameter and re.match(rf"{_COMMENTS}(?:const\b\s*)?\*", self._after(slot.extent)) is not None
+
+    def _calls_at(self) -> dict[Extent, list[HostCall]]:
+        found: dict[Extent, list[HostCall]] = {}
+        for call in self._host_calls.values():
+            found.setdefault(call.callee, []).append(call)
+        return found
+
+    def _arguments_at(self, call: HostCall) -> tuple[str, ...]:
+        """Return the types that a call of a function of the host has to write for its parameters."""
+        given: list[str] = []
+        shown = 0
+        around = self._host_calls.get(call.caller)
+        outer = self._host_parameters.get(around.definition, []) if around is not None else []
+        for each in self._host_parameters.get(call.definition, []):
+            type = each.types[call.label]
+            named = (other.name for other in outer if other.types[call.caller] == type != other.default)
+            given.append(next(named, type))
+            shown = len(given) if not each.is_deduced and type != each.default else shown
+        return tuple(given[:shown])
 
     def _settle_reads(self) -> None:
         """What is made a float where it is used must not be a double in another instantiation."""
@@ -454,12 +538,42 @@ class Patcher:
         """Change the types, and what follows from them."""
         kept = self._edit_copies()
         self._edit_templates()
+        self._edit_host_functions()
         self._edit_slots(kept)
         self._edit_reads()
         self._edit_reads_of_host()
         self._edit_braced()
         self._edit_literals()
         self._edit_vectors()
+
+    def _edit_host_functions(self) -> None:
+        """Make templates of the functions of the host whose calls have several types, and name these in the calls."""
+        for definition, parameters in self._host_parameters.items():
+            if not parameters:
+                continue
+            declared = ", ".join(f"typename {each.name} = {each.default}" for each in parameters)
+            text = self._text(definition)
+            if header := re.match(r"template\s*<([^{;()]*?)>(?=\s*[\w_])", text):
+                self._edits.insert(definition.file, definition.start + header.end(1), f", {declared}")
+            else:
+                line = self._source(definition).text[: definition.start].rpartition("\n")[2]
+                indent = line if line.isspace() else ""
+                self._edits.insert(definition.file, definition.start, f"template <{declared}>\n{indent}")
+        for callee, (call, *_) in self._calls_at().items():
+            if not (given := self._arguments_at(call)):
+                continue
+            written = self._text(callee)
+            if written.endswith(">"):
+                self._edits.insert(callee.file, callee.end - 1, "".join(f", {each}" for each in given))
+            else:
+                own = self._functions[CALL.sub("", call.label)].arguments
+                self._edits.insert(callee.file, callee.end, f"<{', '.join((*(each.value for each in own), *given))}>")
+
+    def _host_parameter(self, slot: TypeSlot) -> str:
+        """Return the parameter that a slot in a function of the host is written with; "" for none."""
+        call = self._host_calls.get(slot.function)
+        parameters = self._host_parameters.get(call.definition, []) if call is not None else []
+        return next((each.name for each in parameters if slot.extent in each.places), "")
 
     def _edit_slots(self, kept: Collection[Extent] = ()) -> None:
         """Change the types where they are written, but for some places."""
@@ -468,6 +582,7 @@ class Patcher:
             new, parameter = self._type_at(slot, each), self._parameters.get((slot.function, slot.spelled))
             if parameter is not None and new == parameter.new:
                 new = parameter.name
+            new = self._host_parameter(slot) or new
             if slot.declarator:
                 lists.setdefault(slot.extent, {})[slot.declarator] = new
             elif new != slot.spelled and slot.extent not in kept:
@@ -575,22 +690,28 @@ class Patcher:
             sizes = {slot.extent for slot in self._by_name[name].slots if slot.extent in size}
             if self._converts(copy):
                 kept |= sizes
-                self._convert(copy, self._by_name[name].scalar, self._name(name))
+                resized = self._resized(name, copy.function)
+                self._convert(copy, self._by_name[name].scalar, self._name(name), resized)
                 if is_of_device and not sizes:
-                    self._edits.insert(size.file, size.end, f" * {self._resized(name).divisor}")
+                    own, new = self._by_name[name].scalar, resized.names[self._by_name[name].scalar]
+                    self._edits.replace(size, f"{self._text(size)} / sizeof({new}) * sizeof({own})")
             elif not is_of_device:
-                counts[size] = self._resized(name)
+                counts[size] = self._resized(name, copy.function)
         counts |= self._shared_bytes()
         slots = {slot.extent for _, slot in self._slots()} - kept
         for place, new in (ByteCounts(self._program).changes(counts, slots) if counts else {}).items():
             self._edits.replace(place, new)
         return kept
 
-    def _resized(self, name: str) -> Resized:
-        slots = self._by_name[name].slots
-        names = {slot.spelled: self._spell(slot, self._by_name[name]) for slot in slots}
-        divisor = _BITS[self._own[name]] // _BITS[self.types[name]]
-        return Resized({self._by_name[name].scalar: self._name(name), **names}, divisor)
+    def _resized(self, name: str, function: str = "") -> Resized:
+        """Return how numbers of bytes of a class are written with its new type, in a function."""
+        own, slots = self._by_name[name].scalar, self._by_name[name].slots
+        here = {slot.spelled: each for slot in slots if slot.function == function and (each := self._host_parameter(slot))}
+        if here:
+            of_all = next(iter(here.values()))
+            return Resized({own: of_all, **here}, f" / sizeof({own}) * sizeof({of_all})")
+        names = {slot.spelled: self._spell(slot, self._by_name[name]) for slot in slots if slot.function not in here}
+        return Resized({own: self._name(name), **names}, f" / {_BITS[self._own[name]] // _BITS[self.types[name]]}")
 
     def _shared_bytes(self) -> dict[Extent, Resized]:
         """Return where launches say how many bytes of shared memory arrays have whose type changes."""
@@ -605,16 +726,17 @@ class Patcher:
             }
             names = {c.name for c in self._classes.classes if not arrays.isdisjoint(c.members)}
             if len(arrays) == 1 and self._is_changed(name := names.pop()) and site.shared is not None:
-                found[site.shared] = Resized(self._resized(name).names, 0)
+                found[site.shared] = Resized(self._resized(name).names, "")
         return found
 
-    def _convert(self, copy: Copy, own: str, new: str) -> None:
+    def _convert(self, copy: Copy, own: str, new: str, resized: Resized) -> None:
         """Convert the numbers of a copy between host and device."""
         is_symbol, file = copy.name in _OF_SYMBOLS, copy.call.file
         length = len(_spelled(copy.name, self._is_hip))
-        written = f"{_OF_SYMBOLS[copy.name][0]}<{new}, {own}>" if is_symbol else "copy_converted"
+        written = f"{_OF_SYMBOLS[copy.name][0]}<{resized.names[own]}, {own}>" if is_symbol else "copy_converted"
         self._edits.replace(Extent(file, copy.call.start, copy.call.start + length, copy.call.line), written)
-        self._helpers.setdefault(file, set()).add(written.partition("<")[0])
+        helpers = self._helpers.setdefault(file, set())
+        helpers |= {written.partition("<")[0], *(["copy_alike"] if resized.names[own] != new and not is_symbol else [])}
         device = self._device_side(copy)
         if "Default" in self._direction(copy):
             kind = "cudaMemcpyDeviceToHost" if device else "cudaMemcpyHostToDevice"
@@ -672,6 +794,13 @@ static cudaError_t copy_converted(To* to, const From* from, size_t bytes, cudaMe
     if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
     for (size_t i = 0; i < found.size(); ++i) to[i] = found[i];
     return error;
+}
+""",
+    "copy_alike": """\
+template <class T>
+static cudaError_t copy_converted(T* to, const T* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream = 0) {
+    const cudaError_t error = cudaMemcpyAsync(to, from, bytes, kind, stream);
+    return error != cudaSuccess ? error : cudaStreamSynchronize(stream);
 }
 """,
     "copy_to_symbol": """\

@@ -6,6 +6,7 @@ from outside of a loop is made a float where the loop uses it. So is an element 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,7 @@ from typing import Final
 from mptune.adopt.classes import TypeClass, TypeClasses, TypeSlot
 from mptune.adopt.number_types import MATH
 from mptune.adopt.parsing import Edits, Extent, ProgramError, SourceFile
-from mptune.adopt.patching import Patch, Patcher, can_split
+from mptune.adopt.patching import Patch, Patcher, can_split, own_types
 from mptune.adopt.reading import Program, own_files
 
 _CONVERSIONS: Final = ("UNEXPOSED_EXPR", "CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR")
@@ -36,12 +37,49 @@ def patch_loops(program: Program, classes: TypeClasses, wanted: Mapping[str, str
             f"{program.originals[0].path.name} has structs with the names of CUDA's vectors, which got other names to "
             "tune it: give them other names yourself, then adopt and tune it"
         )
-    patcher = _LoopPatcher(program, classes, wanted)
-    patcher.settle()
+    patcher = settled(program, classes, wanted)
+    assert isinstance(patcher, _LoopPatcher)
     patcher.edit()
     files = tuple(SourceFile(file.path, patcher.new_text(file.path)) for file in own_files(program))
     changed = tuple(new for new, old in zip(files, own_files(program), strict=True) if new.text != old.text)
     return Patch(files, changed, patcher.types_in_text(), patcher.notes())
+
+
+def settled(program: Program, classes: TypeClasses, wanted: Mapping[str, str]) -> Patcher:
+    """Return what decides the types of a program's text, as near to the wanted ones as can be written.
+
+    Adopting asks it which types there are to tune, and writing the program which to write.
+    """
+    patcher = (_LoopPatcher if program.originals else Patcher)(program, classes, wanted)
+    patcher.settle()
+    return patcher
+
+
+def with_types_in_text(program: Program, classes: TypeClasses) -> TypeClasses:
+    """Return the type classes with the precisions that a program's text can have, its own first."""
+    patcher = settled(program, classes, {each.name: "fp16" for each in classes.classes if not each.kept})
+
+    def limited(each: TypeClass) -> TypeClass:
+        types, narrowest = each.types, patcher.types[each.name]
+        if each.kept or narrowest == "fp16" or narrowest not in types:
+            return each
+        types = types[: types.index(narrowest) + 1]
+        return dataclasses.replace(each, types=types, kept=patcher.why(each.name) if len(types) == 1 else "")
+
+    return dataclasses.replace(classes, classes=tuple(map(limited, classes.classes)))
+
+
+def tied_in_text(program: Program, classes: TypeClasses) -> list[set[str]]:
+    """Return for each type class its name and those of the classes that a program's text gives a wide type with it."""
+    own = own_types(classes)
+    limited = with_types_in_text(program, classes).classes
+    narrowest = {each.name: each.types[-1] if len(each.types) < 3 else "fp16" for each in limited if not each.kept}
+    narrowest = {name: precision for name, precision in narrowest.items() if precision != own[name]}
+    found: list[set[str]] = []
+    for name in narrowest:
+        patcher = settled(program, classes, {**narrowest, name: own[name]})
+        found.append({name, *(other for other in narrowest if patcher.types[other] == own[other])})
+    return found
 
 
 class _LoopPatcher(Patcher):
