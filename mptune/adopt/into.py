@@ -205,11 +205,15 @@ def into(
         if wanted.get(each.name, own[each.name]) != own[each.name]
     ]
     kept = [name for each in types if each["to"] != each["wanted"] for name in each["members"]]
-    whole = [(old.seconds, new.seconds) for old, new in rounds]
-    kernels = [(_kernels_s(old), _kernels_s(new)) for old, new in rounds]
+    times = [_times_of(side) for side in zip(*rounds, strict=True)]
     gpu = METRICS.get(objective.metric)
-    slower, is_slower = _slower(whole, kernels, kept, gpu.name if gpu is not None else found.info.backend)
+    ratios = [max(new.seconds, _TICK_S) / max(old.seconds, _TICK_S) for old, new in rounds]
+    slower, is_slower = _slower(ratios, times, kept, gpu.name if gpu is not None else found.info.backend)
     beside, left_out = _beside(places, settings)
+
+    def both(what: str) -> dict[str, float]:
+        return {who: round(getattr(each, what), 6) for who, each in zip(("original", "patched"), times, strict=True)}
+
     return {
         **document,
         **judged,
@@ -223,8 +227,8 @@ def into(
             {"name": e.name, "how": e.how, "error": _finite(e.error), "within": _is_within(e, limit)} for e in others
         ],
         "check": {"original": runs[0].check, "patched": runs[1].check},
-        "kernels_s": _time_of(kernels, 0.0) if any(map(any, kernels)) else None,
-        "program_s": _time_of(whole, _TICK_S),
+        "kernels_s": both("kernels_s") if any(each.kernels_s for each in times) else None,
+        "program_s": both("program_s"),
     }
 
 
@@ -765,39 +769,47 @@ def _timed(programs: tuple[Built, Built], arguments: Sequence[str], scratch: Pat
     return rounds
 
 
-def _kernels_s(ran: Ran) -> float:
-    """Return the device time of all kernels of a run."""
-    return float(sum(each["seconds"] for each in ran.record.get("kernels", ())))
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Seconds that a run of a program took, and its kernels in this run; 0 where those are not known."""
+
+    program_s: float
+    kernels_s: float
+
+    @property
+    def rest_s(self) -> float:
+        """What the program did besides."""
+        return self.program_s - self.kernels_s
 
 
-def _time_of(rounds: Sequence[tuple[float, float]], tick_s: float) -> dict[str, float]:
-    """Return the shortest time of the original and the new program; the mean where the clock is too coarse."""
-    times = [min(each) if min(each) >= 10 * tick_s else sum(each) / len(each) for each in zip(*rounds, strict=True)]
-    return dict(zip(("original", "patched"), (round(time, 6) for time in times), strict=True))
+def _times_of(runs: Sequence[Ran]) -> _Times:
+    """Return the times of the shortest run."""
+    shortest = min(runs, key=lambda ran: ran.clock_s)
+    return _Times(shortest.clock_s, float(sum(each["seconds"] for each in shortest.record.get("kernels", ()))))
 
 
 def _slower(
-    whole: Sequence[tuple[float, float]], kernels: Sequence[tuple[float, float]], kept: Sequence[str], device: str
+    ratios: Sequence[float], times: Sequence[_Times], kept: Sequence[str], device: str
 ) -> tuple[list[str], bool]:
     """Say which part of a patched program takes longer than before, if it does; and whether nothing is faster.
 
     Args:
-        whole: times of the original and the new program, in turns.
-        kernels: those of their kernels; zeros if they are not known.
+        ratios: the times of the new program to those of the original, in turns.
+        times: of the original and the new program.
         kept: variables without the type that the winner has for them.
         device: that the types were tuned for: "host", another backend, or a GPU of which they were estimates.
     """
-    old, new = map(min, zip(*whole, strict=True))
-    ratio = Ratio.of([max(second, _TICK_S) / max(first, _TICK_S) for first, second in whole])
-    if not (ratio.is_slower and new > old * (1 + TIE) and new - old > 2 * _TICK_S):
+    old, new = times
+    is_longer = new.program_s > old.program_s * (1 + TIE) and new.program_s - old.program_s > 2 * _TICK_S
+    if not (Ratio.of(ratios).is_slower and is_longer):
         return [], False
-    said = f"SLOWER as a whole on this machine's processor: {new:.3g} s, and {old:.3g} s before"
-    old_kernels, new_kernels = map(min, zip(*kernels, strict=True))
-    is_faster = new_kernels < old_kernels
-    if old_kernels:
-        rest, old_rest = max(new - new_kernels, 0.0), max(old - old_kernels, 0.0)
-        said += f" (kernels {new_kernels:.3g} s, and {old_kernels:.3g} s before; "
-        said += f"the rest {rest:.3g} s, and {old_rest:.3g} s before)"
+    said = f"SLOWER as a whole on this machine's processor: {new.program_s:.3g} s, and {old.program_s:.3g} s before"
+    parts = {"its kernels": (old.kernels_s, new.kernels_s), "the rest": (old.rest_s, new.rest_s)}
+    if old.kernels_s:
+        part, _ = max(parts.items(), key=lambda each: each[1][1] - each[1][0])
+        each_took = "; ".join(f"{name} {late:.3g} s, and {early:.3g} s before" for name, (early, late) in parts.items())
+        said += f": {'what is not its kernels' if part == 'the rest' else part} got slower ({each_took})"
+    is_faster = new.kernels_s < old.kernels_s
     if device != "host":
         said += f"; the types were tuned for {device}, of which that says little"
     elif is_faster:
@@ -806,8 +818,8 @@ def _slower(
         few = ", ".join(kept[:_FEW]) + (f" and {len(kept) - _FEW} more" if len(kept) > _FEW else "")
         said += (
             f"; {few} kept another type than the winner's, and numbers are converted wherever they meet narrower ones: "
+            "change what keeps it (see the other notes), or let the others keep theirs (tune with -p NAME=fp64)"
         )
-        said += "change what keeps it (see the other notes), or let the others keep theirs (tune with -p NAME=fp64)"
     else:
         said += "; keep the original, or tune at the sizes that the program is used with"
     return [said], device == "host" and not is_faster
