@@ -219,29 +219,11 @@ class Braced:
 
 
 @dataclass(frozen=True, slots=True)
-class HostCall:
-    """A call of a function of the host that has types of its own in each call: written as a template, it can have them.
-
-    Attributes:
-        label: of the function in this call: that of its slots and members.
-        definition: the function.
-        callee: its name as the call writes it, with template arguments.
-        caller: the label of the function that calls it.
-    """
-
-    label: str
-    definition: Extent
-    callee: Extent
-    caller: str
-
-
-@dataclass(frozen=True, slots=True)
 class Copy:
     """A call of the runtime that is given memory of the device by a pointer of some class.
 
     Attributes:
         call: the whole call.
-        function: the label of the function that it is in.
         name: in CUDA's spelling.
         classes: for each argument the name of its class; "" for one that has none (numbers, sizes, host arrays).
         arguments: where each argument is written.
@@ -250,7 +232,6 @@ class Copy:
     """
 
     call: Extent
-    function: str
     name: str
     classes: tuple[str, ...]
     arguments: tuple[Extent, ...]
@@ -271,7 +252,6 @@ class TypeClasses:
         reads: of single numbers that have a class, in all code.
         braced: numbers in braces that initialise something with a class, in all code.
         raw: where the host uses bytes or addresses of memory with a class.
-        host_calls: calls of functions of the host that have types of their own in each call.
     """
 
     classes: tuple[TypeClass, ...]
@@ -282,7 +262,6 @@ class TypeClasses:
     reads: tuple[Read, ...]
     braced: tuple[Braced, ...] = ()
     raw: tuple[RawUse, ...] = ()
-    host_calls: tuple[HostCall, ...] = ()
 
     def __getitem__(self, name: str) -> TypeClass:
         for found in self.classes:
@@ -293,8 +272,6 @@ class TypeClasses:
 
 #: clang's name of a struct without a name.
 _NAMELESS: Final = re.compile(r" at [^()]*?([^/()]+:\d+):\d+\)")
-#: Which call of a function of the host a label is of.
-CALL: Final = re.compile(r" \(call \d+\)$")
 _TELLING: Final = ("device", "constant", "parameter", "shared", "field", "local", "result", "host", "cast", "size")
 
 
@@ -304,8 +281,7 @@ def told(members: Iterable[Member]) -> list[str]:
     nameless: dict[str, None] = {}
     for each in members:
         if each.name and each.kind not in ("cast", "size"):
-            function = CALL.sub("", each.function)
-            name = f"{each.name}()" if each.kind == "result" else f"{function}.{each.name}".strip(".")
+            name = f"{each.name}()" if each.kind == "result" else f"{each.function}.{each.name}".strip(".")
             named[_NAMELESS.sub(r" at \1)", name)] = None
         else:
             what = {"cast": f"({each.name})", "size": f"sizeof({each.name})"}.get(each.kind, f"a {each.kind}")

@@ -10,18 +10,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from mptune.adopt.classes import (
-    CALL,
     OFFERED,
     Braced,
     Choice,
     Copy,
-    HostCall,
     Literal,
     MathCall,
     Member,
@@ -55,8 +52,6 @@ _STRUCTS: Final = ("STRUCT_DECL", "CLASS_DECL", "UNION_DECL")
 _LOOPS: Final = ("FOR_STMT", "WHILE_STMT", "DO_STMT")
 _ALLOCATES: Final = ("malloc", "calloc", "aligned_alloc", "realloc")
 _ASSIGNS: Final = ("=", "+=", "-=", "*=", "/=")
-#: A function of the host that is called more often has one type for all of its calls.
-_MOST_CALLS: Final = 40
 _NUMBER: Final = re.compile(r"\.?\d.*")
 #: Functions that read the bits of a number.
 _BITS: Final = re.compile(r"__(double|float)(_as_|2hiint|2loint)\w*")
@@ -107,18 +102,14 @@ class _Finder:
         self._in_memory: list[Hashable] = []
         #: Literals, functions and choices, with the nodes that each meets.
         self._noted: dict[tuple[type, Extent, str], tuple[Literal | MathCall | Choice, list[Hashable]]] = {}
-        self._copies: dict[tuple[Extent, str], tuple[str, list[Hashable], Sequence[Node]]] = {}
+        self._copies: dict[Extent, tuple[str, list[Hashable], Sequence[Node]]] = {}
         self._reads: dict[tuple[Extent, str], tuple[Hashable, bool, bool]] = {}
         self._braced: dict[Extent, tuple[Hashable, list[Hashable], bool]] = {}
         #: The values that variables declared ``auto`` follow; the slots of typedefs of pointers and arrays.
         self._follows: dict[Hashable, list[Hashable]] = {}
         self._memory_types: dict[str, TypeSlot] = {}
-        self._seen: set[Hashable] = set()
+        self._seen: set[str] = set()
         self._function: Function | None = None
-        #: Functions of the host that are read once for each call; these calls; and the call that is read.
-        self._per_call = _with_types_per_call(program)
-        self._host_calls: dict[Hashable, HostCall] = {}
-        self._call_read: Hashable = None
         self._owners_at = [
             (place, kernel.label, owner)
             for kernel in program.kernels
@@ -168,19 +159,10 @@ class _Finder:
             self._named_alike.setdefault(_scoped(function.node.cursor), []).append(function)
         for node, start in self._with_starts(unit.top):
             self._declaration(node, start)
-        waiting: list[tuple[Function, Hashable]] = [(f, None) for f in unit.functions if f.usr not in self._per_call]
-        by_usr = {function.usr: function for function in unit.functions}
-        known = len(self._host_calls)
-        while waiting:
-            function, self._call_read = waiting.pop(0)
-            key = self._keyed(function.usr, function)
-            if key not in self._seen:
-                self._seen.add(key)
+        for function in unit.functions:
+            if function.usr not in self._seen:
+                self._seen.add(function.usr)
                 self._read_function(function)
-                calls = list(self._host_calls)
-                waiting += [(by_usr[call[0]], call) for call in calls[known:] if call[0] in by_usr]
-                known = len(calls)
-        self._call_read = None
 
     def _with_starts(self, nodes: Iterable[Node]) -> Iterator[tuple[Node, int | None]]:
         """Yield nodes, each with the place where its declaration begins: that of its first declarator."""
@@ -250,13 +232,12 @@ class _Finder:
 
     def _signature(self, node: Node, name: str, on_device: bool) -> None:
         start = node.extent.start if node.extent is not None else None
-        own = self._keyed(node.usr)
-        self._union.join((own, "result"), self._declare(node, "result", name, on_device, start))
+        self._union.join((node.usr, "result"), self._declare(node, "result", name, on_device, start))
         parameters = [child for child in node.children if child.kind == "PARM_DECL"]
         for index, parameter in enumerate(parameters):
             start = parameter.extent.start if parameter.extent is not None else None
             kind = "parameter" if on_device else "host"
-            self._union.join((own, index), self._declare(parameter, kind, name, on_device, start))
+            self._union.join((node.usr, index), self._declare(parameter, kind, name, on_device, start))
 
     def _read_function(self, function: Function) -> None:
         self._function = function
@@ -265,7 +246,7 @@ class _Finder:
         is_one = owner is not None and len(self._unit.specialisations.get(owner.template, ())) == 1
         of_class = owner.arguments if owner is not None and is_one else ()
         with self._text.bound((*of_class, *function.arguments)):
-            self._signature(function.node, self._label, function.is_device)
+            self._signature(function.node, function.label, function.is_device)
             for member, value in itertools.pairwise(function.node.children):
                 if member.kind == "MEMBER_REF" and member.referenced is not None:  # initialised by a constructor
                     self._fill(member.referenced.get_usr(), value)
@@ -278,36 +259,7 @@ class _Finder:
 
     @property
     def _label(self) -> str:
-        if self._function is None:
-            return ""
-        call = self._host_calls.get(self._call_read)
-        return self._function.label if call is None else call.label
-
-    def _keyed(self, usr: str, function: Function | None = None) -> Hashable:
-        """Return what stands for a function: for one that is read once for each call, with the call that is read."""
-        function = function or self._function
-        is_own = self._call_read is not None and function is not None and function.usr == usr
-        return self._call_read if is_own else usr
-
-    def _declared(self, cursor: Any) -> Hashable:
-        """Return what stands for a variable, parameter or field: in a function that is read for each call, one each."""
-        usr: str = cursor.get_usr()
-        if self._call_read is None or self._function is None:
-            return usr
-        parent = cursor.semantic_parent
-        return (usr, self._call_read) if parent is not None and parent.get_usr() == self._function.usr else usr
-
-    def _callee(self, call: Node) -> Hashable:
-        """Return what stands for the function that is called: of one that is read for each call, this call of it."""
-        usr: str = call.referenced.get_usr()
-        function = self._per_call.get(usr)
-        callee = call.children[0].extent if call.children else None
-        if function is None or callee is None:
-            return usr
-        key = (usr, callee, self._call_read)
-        label = f"{function.label} (call {len(self._host_calls) + 1})"
-        self._host_calls.setdefault(key, HostCall(label, function.extent, callee, self._label))
-        return key
+        return self._function.label if self._function is not None else ""
 
     def _variable(self, node: Node, start: int | None) -> Hashable:
         attributes = {child.kind for child in node.children}
@@ -329,7 +281,7 @@ class _Finder:
             return None
         if not node.spelling:  # a parameter
             name = dataclasses.replace(node.extent, start=node.extent.end)
-        own: Hashable = (self._keyed(node.usr), "type") if kind == "result" else self._declared(node.cursor)
+        own = node.usr + (" result" if kind == "result" else "")
         before = dataclasses.replace(node.extent, file=name.file, start=start, end=name.start)
         words = self._text.within(name.file, start, name.start)
         auto = next((token for token in words if token.text == "auto"), None)
@@ -413,7 +365,7 @@ class _Finder:
             self._update(node, self._place(children[0]), above)
         elif kind == "RETURN_STMT" and children and self._function is not None:
             if is_pointer(self._function.node.cursor.result_type.get_canonical()):
-                self._union.join((self._keyed(self._function.usr), "result"), self._place(children[0]))
+                self._union.join((self._function.usr, "result"), self._place(children[0]))
         elif kind in ANY_CAST:
             self._cast(node)
         elif kind == "CALL_EXPR":
@@ -440,7 +392,7 @@ class _Finder:
             return
         parent = _parent(above)
         is_stored = parent is not None and (
-            (parent.kind == "VAR_DECL" and self._declared(parent.cursor) not in self._follows)
+            (parent.kind == "VAR_DECL" and parent.usr not in self._follows)
             or parent.kind in (*ANY_CAST, "INIT_LIST_EXPR")
             or (parent.kind == "RETURN_STMT" and not any(each.kind == "LAMBDA_EXPR" for each in above))
             or parent.operator == "="
@@ -472,8 +424,8 @@ class _Finder:
         """Return the node of the variable or result that braces initialise; None for any other, and within braces."""
         parent = _parent(above)
         if parent is not None and parent.kind == "RETURN_STMT" and self._function is not None:
-            return (self._keyed(self._function.usr), "result")
-        return self._declared(parent.cursor) if parent is not None and parent.kind == "VAR_DECL" else None
+            return (self._function.usr, "result")
+        return parent.usr if parent is not None and parent.kind == "VAR_DECL" else None
 
     def _fill(self, own: Hashable, value: Node) -> None:
         """Note an initial value: memory is shared, and numbers in braces may need a cast."""
@@ -563,13 +515,13 @@ class _Finder:
                 kind = parameter.type.get_canonical()
                 if is_pointer(kind):
                     place = self._place(argument)
-                    self._union.join((self._callee(node), index), place)
+                    self._union.join((called.get_usr(), index), place)
                     kind = kind.get_pointee().get_canonical() if "REFERENCE" in kind.kind.name else kind
                     is_template = bool(self._program.originals) and called.get_num_template_arguments() > 0
                     is_unknown = place is None and held_by(kind) is not None
                     if (is_template or is_unknown) and not self._on_device and argument.extent is not None:
-                        self._host_uses.note_place(argument.extent, (self._callee(node), index))
-            self._keep_overload(node, parameters, arguments)
+                        self._host_uses.note_place(argument.extent, (called.get_usr(), index))
+            self._keep_overload(called, parameters, arguments)
         elif runtime := RUNTIME.fullmatch(name):
             self._runtime(node, f"cuda{runtime[1]}", arguments)
         elif (
@@ -599,9 +551,8 @@ class _Finder:
                     self._place(bare(argument)), "it is printed" if name == "printf" else f"its bits are read by {name}"
                 )
 
-    def _keep_overload(self, call: Node, parameters: Sequence[Any], arguments: Sequence[Node]) -> None:
+    def _keep_overload(self, called: Any, parameters: Sequence[Any], arguments: Sequence[Node]) -> None:
         """Keep the types by which C++ chooses between the program's functions of one name."""
-        called = call.referenced
         alike, usr = self._named_alike.get(_scoped(called), []), called.get_usr()
         own = {function.extent for function in alike if function.usr == usr}
         types = [parameter.type.get_canonical() for parameter in parameters]
@@ -616,7 +567,7 @@ class _Finder:
                 if _differ(scalar_of(mine), scalar_of(parameter.canonical)):
                     # Numbers that the host reads get their own type again.
                     is_by_type = self._on_device or is_pointer(mine)
-                    for node in [(self._callee(call), index), *(self._values(argument) if is_by_type else ())]:
+                    for node in [(usr, index), *(self._values(argument) if is_by_type else ())]:
                         self._keep(node, f"chooses between functions named {other.name}")
 
     def _bytes(self, name: str, arguments: Sequence[Node]) -> None:
@@ -641,7 +592,7 @@ class _Finder:
         if node.extent is None:
             return
         places = [self._place(argument) for argument in arguments]
-        self._copies[node.extent, self._label] = (name, places, arguments)
+        self._copies[node.extent] = (name, places, arguments)
         direction = " ".join(inner.spelling for argument in arguments[3:] for inner in argument.walk())
         of_device = [place for place in places if place is not None]
         if "DeviceToDevice" in direction and len(places) > 1:
@@ -678,7 +629,8 @@ class _Finder:
                 return None
             if self._unit.extent(declared) is None:  # a component of double3 and its like
                 return self._place(children[0]) if kind == "MEMBER_REF_EXPR" and children else None
-            return self._declared(declared) if scalar_of(declared.type.get_canonical()) is not None else None
+            usr: str = declared.get_usr()
+            return usr if scalar_of(declared.type.get_canonical()) is not None else None
         if kind == "ARRAY_SUBSCRIPT_EXPR" or (kind == "UNARY_OPERATOR" and node.operator in ("*", "&", "++", "--")):
             return self._place(children[0])
         if kind == "BINARY_OPERATOR":
@@ -705,7 +657,7 @@ class _Finder:
             return self._member(slot, slot.spelled, "cast", True, slot.extent) if slot is not None else None
         if kind == "CALL_EXPR" and node.referenced is not None and is_pointer(node.canonical):
             own = self._unit.extent(node.referenced) is not None
-            return (self._callee(node), "result") if own else None
+            return (node.referenced.get_usr(), "result") if own else None
         return None
 
     def _values(self, node: Node) -> Iterator[Hashable]:
@@ -723,7 +675,7 @@ class _Finder:
             called = node.referenced
             is_vector = called is not None and called.kind.name == "CONSTRUCTOR" and len(within) == 1  # copied
             if called is not None and self._unit.extent(called) is not None:
-                place, within = (self._callee(node), "result"), ()
+                place, within = (called.get_usr(), "result"), ()
             elif math_function(node.spelling) or node.spelling in ("__ldg", "__ldcs", "atomicAdd"):
                 within = node.arguments
             else:
@@ -744,9 +696,9 @@ class _Finder:
         for parent in reversed(above):
             kind, children = parent.kind, parent.children
             if kind == "VAR_DECL":
-                return [self._declared(parent.cursor)]
+                return [parent.usr]
             if kind == "RETURN_STMT" and self._function is not None:
-                return [(self._keyed(self._function.usr), "result")]
+                return [(self._function.usr, "result")]
             if kind.endswith("_STMT") or kind == "ARRAY_SUBSCRIPT_EXPR":
                 return []
             if kind in ANY_CAST:
@@ -882,14 +834,13 @@ class _Finder:
             copies=tuple(
                 Copy(
                     call=extent,
-                    function=function,
                     name=name,
                     classes=tuple(map(named, places)),
                     arguments=tuple(argument.extent or extent for argument in given),
                     elements=tuple(map(_pointed_at, given)),
                     sizes=tuple(named(self._sized(argument)) for argument in given),
                 )
-                for (extent, function), (name, places, given) in sorted(self._copies.items(), key=lambda copy: copy[0])
+                for extent, (name, places, given) in sorted(self._copies.items(), key=lambda copy: copy[0])
                 if any(map(named, places))
             ),
             reads=tuple(
@@ -905,7 +856,6 @@ class _Finder:
             raw=tuple(
                 RawUse(extent, named(place), why) for extent, place, why in self._host_uses.found(root) if named(place)
             ),
-            host_calls=tuple(self._host_calls.values()),
         )
 
     def _sized(self, node: Node) -> Hashable:
@@ -927,39 +877,8 @@ class _Finder:
         return tuple(kernel.label for kernel in self._program.kernels if kernel.label in found)
 
 
-def _with_types_per_call(program: Program) -> dict[str, Function]:
-    """Return the functions of the host whose memory may have other types in each call, by clang's name.
-
-    Their only declaration is their definition, so that this can become a template, and nothing but calls names them.
-    """
-    named, called = Counter[str](), Counter[str]()
-    functions = [(unit, f) for unit in program.units for f in unit.functions if not f.is_device]
-    declared = {node.spelling for unit in program.units for node in unit.top if not node.cursor.is_definition()}
-    inside: set[str] = set()
-    for _, function in functions:
-        for node in function.block.walk():
-            if node.kind in ("DECL_REF_EXPR", "MEMBER_REF_EXPR", "CALL_EXPR") and node.referenced is not None:
-                usr = node.referenced.get_usr()
-                (called if node.kind == "CALL_EXPR" else named)[usr] += 1
-                inside |= {usr} if usr == function.usr else set()
-
-    def may_be(function: Function) -> bool:
-        cursor = function.node.cursor
-        types = [cursor.result_type, *(parameter.cursor.type for parameter in function.parameters)]
-        kinds = [kind.get_canonical() for kind in types]
-        is_plain = cursor.kind.name in ("FUNCTION_DECL", "CXX_METHOD") and not cursor.is_virtual_method()
-        is_here = cursor.semantic_parent == cursor.lexical_parent and function.name not in declared
-        fewest = 1 if function.arguments else 2  # (a template has other instances for other calls)
-        is_called = fewest <= called[function.usr] == named[function.usr] <= _MOST_CALLS
-        has_memory = any(is_pointer(kind) and scalar_of(kind) is not None for kind in kinds)
-        is_named = not function.name.startswith("operator") and function.usr not in inside
-        return is_plain and is_here and is_called and has_memory and is_named
-
-    return {function.usr: function for _, function in functions if may_be(function)}
-
-
 def _node(slot: TypeSlot) -> Hashable:
-    return ("slot", slot.extent, slot.scalar, slot.declarator, slot.function if CALL.search(slot.function) else "")
+    return ("slot", slot.extent, slot.scalar, slot.declarator)
 
 
 def _leaves(parameter: Parameter) -> Iterator[Parameter]:
