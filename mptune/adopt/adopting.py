@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from mptune import __version__
 from mptune.accuracy.metrics import resolve
-from mptune.adopt.apart import Apart, InstrumentApart, Outputs
+from mptune.adopt.apart import Apart, Outputs
 from mptune.adopt.blocks import split_kernels
 from mptune.adopt.capture import Capture, CheckFailedError, capture, plain_name, told_apart
 from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.findings import SIGNED, UNSIGNED, Draws, listed, over_each
-from mptune.adopt.grouping import group, sensitivities
+from mptune.adopt.grouping import parameters_of
 from mptune.adopt.launched import classes_in
 from mptune.adopt.on_gpu import built_for_gpu
 from mptune.adopt.origins import origin
@@ -51,10 +51,6 @@ _MAKEFILES: Final = ("Makefile", "makefile", "GNUmakefile", "CMakeLists.txt")
 _GIVEN: Final = re.compile(r"-D[ \t]*([A-Za-z_]\w*(?:=[\w.+-]+)?)")
 #: Where programs can run to be recorded.
 _BACKENDS: Final = ("auto", "host", "cuda")
-#: How long it may take to find out what each class can bear, at the program's own speed.
-_PROBED_S: Final = 10.0
-#: An instrumented build of more classes than these takes its time.
-_MOST_PROBED: Final = 20
 #: Of numbers that a program prints, when its sums have another order.
 _LARGEST_DIFFERENCE: Final = 1e-6
 #: By how much numbers are changed for fresh inputs, the first that does not break the answer.
@@ -184,9 +180,7 @@ def _adopted(
             except MptuneError as error:
                 raise ProgramError(_told_in_program(program, made, error, "cannot be adopted")) from None
 
-        parameter_of = _parameters(
-            program, classes, captured, settings, lambda own: written(scratch / "alone" / folder.name, own), on_progress
-        )
+        parameter_of = parameters_of(_free(program, classes), settings.types)
         on_progress("writing templates and definition")
         made = written(scratch / folder.name, parameter_of)
         on_progress("comparing it with the program")
@@ -474,63 +468,6 @@ def _free(program: Program, classes: TypeClasses) -> list[TypeClass]:
     return [c for c in classes.classes if not c.kept and len(c.types) > 1 and launched & set(c.kernels)]
 
 
-def _parameters(
-    program: Program,
-    classes: TypeClasses,
-    captured: Capture,
-    settings: AdoptSettings,
-    written: Callable[[Mapping[str, str]], Adopted],
-    on_progress: Callable[[str], None],
-) -> dict[str, str]:
-    """Return the precision parameter of each class that may change its type, by the class's name.
-
-    Each class has one of its own if that is not too many. Otherwise those that can bear the same types share one, as
-    runs of an instrumented build say; where these would take long, those that are for the same do.
-    """
-    free = _free(program, classes)
-    own = {each.name: f"{each.name}_type" for each in free}
-    if len(own) <= settings.types:
-        return own
-    if captured.seconds * len(own) > _PROBED_S or len(own) > _MOST_PROBED:
-        return _grouped(free, settings.types)
-    on_progress("finding out how much each variable can bear")
-    try:
-        made = written(own)
-        with InstrumentApart(made.folder / f"{made.name}.py", captured.seconds) as instrument:
-            names = {
-                name: [p for p in instrument.tunable.parameter_names if p.rpartition(".")[2] == parameter]
-                for name, parameter in own.items()
-            }
-            errors = sensitivities(
-                instrument, {name: found for name, found in names.items() if found}, limit_s=_PROBED_S
-            )
-    except ProgramError:
-        raise
-    except MptuneError:
-        return _grouped(free, settings.types)
-    groups = group(errors, {each.name: each.role for each in free}, settings.types)
-    scalars = {groups[each.name]: each.scalar for each in free if each.name in groups}
-    if any(scalars[groups[each.name]] != each.scalar for each in free if each.name in groups):
-        return _grouped(free, settings.types)
-    return {name: f"{found}_type" for name, found in groups.items()}
-
-
-def _grouped(free: Sequence[TypeClass], types: int) -> dict[str, str]:
-    """Return the precision parameter of each class by what it is for, by the class's name."""
-    found: dict[str, str] = {}
-    for each in free:
-        name = f"{each.name}_type" if each.role == "buffer" else _OF_ROLE[each.role]
-        found[each.name] = name if each.scalar == "double" or each.role == "buffer" else f"{each.scalar}_{name}"
-    # The buffers that come last in the program share a type first.
-    buffers = list(dict.fromkeys(found[c.name] for c in free if c.role == "buffer"))
-    others = len(set(found.values())) - len(buffers)
-    kept = max(types - others - 1, 0)
-    if len(buffers) > kept + 1:
-        shared = set(buffers[kept:])
-        found = {name: "buffer_type" if parameter in shared else parameter for name, parameter in found.items()}
-    return found
-
-
 def _compared(made: Adopted, outputs: Outputs) -> tuple[dict[str, float], str]:
     """Return the error of each output in the program's own types, and which one is too large; "" if none is."""
     errors: dict[str, float] = {}
@@ -679,16 +616,6 @@ def _document(
         "seconds": round(seconds, 3),
         "mptune_version": __version__,
     }
-
-
-_OF_ROLE: Final = {
-    "local": "work_type",
-    "argument": "work_type",
-    "result": "work_type",
-    "accumulator": "sum_type",
-    "shared": "shared_type",
-    "constant": "table_type",
-}
 
 
 def _made(folder: Path) -> Path:

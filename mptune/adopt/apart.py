@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -19,15 +18,14 @@ from mptune.backends.host import HostBackend
 from mptune.backends.host_compiler import HostCompiler
 from mptune.backends.processes import ChildEnded, PythonChild
 from mptune.data.data import FIRST, Draw, Stream, make_inputs
-from mptune.errors import CompileError, LaunchError, MptuneError
+from mptune.errors import CompileError, MptuneError
 from mptune.kernel import Kernel, Sizes
 from mptune.kernel.limits import widest
 from mptune.measure.buffers import run_once
-from mptune.measure.instrument import Instrument
 from mptune.measure.program import Program
 from mptune.source.loading import load_tunable
 from mptune.source.render import cited, render
-from mptune.space.configuration import Configuration, Value
+from mptune.space.configuration import Configuration
 from mptune.space.parameters import PrecisionParameter
 
 #: Seconds for what is compiled before a run.
@@ -110,37 +108,6 @@ class Apart:
         return found
 
 
-class InstrumentApart(Apart):
-    """An :class:`~mptune.measure.instrument.Instrument` that goes on after runs that crash or do not end.
-
-    Attributes:
-        tunable: what is run.
-
-    Raises:
-        LaunchError: it does not even run in its widest types.
-        MptuneError: it cannot be run so.
-    """
-
-    def __init__(self, definition: Path, program_s: float) -> None:
-        super().__init__(definition, program_s)
-        self.tunable = load_tunable(definition)
-        try:
-            self._ask("errors", {})
-        except (ChildEnded, TimeoutError):
-            raise LaunchError(f"{self.tunable.name}: its instrumented build crashes, or does not end") from None
-
-    def errors(self, signature: Mapping[str, Value]) -> dict[str, float]:
-        """Return the error metrics of a signature; an infinite error where its run crashes or does not end.
-
-        Raises:
-            MptuneError: as of :meth:`~mptune.measure.instrument.Instrument.errors`.
-        """
-        try:
-            return cast("dict[str, float]", self._ask("errors", dict(signature)))
-        except (ChildEnded, TimeoutError):
-            return {"error": math.inf}
-
-
 # -- in the child --------------------------------------------------------------------------------
 
 
@@ -168,14 +135,8 @@ class _Runs:
         if not contracts:
             self._backend.compiler = HostCompiler(flags=_WITHOUT_CONTRACTION)
         self._own = widest(self._application, self._sizes, self._backend.device.facts())[0]
-        self._instrument: Instrument | None = None
         self._answer: Outputs | None = None
         self._compiled: list[tuple[Kernel, Configuration, Sizes]] = []
-
-    def errors(self, signature: Mapping[str, Value]) -> dict[str, float]:
-        if self._instrument is None:
-            self._instrument = Instrument(self._application, self._sizes)
-        return self._instrument.errors(signature)
 
     def outputs(self) -> Outputs:
         self._answer = self._answer or self._run(FIRST)
