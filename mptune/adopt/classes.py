@@ -53,6 +53,8 @@ class TypeSlot:
         declarator: the variable, if there are several in host code; "" otherwise.
         function: the kernel (its label), device or host function it is in; "" outside functions.
         is_device: whether it is in code of the device: a kernel, a device function, or a declaration that these use.
+        call: the call for which a function of the host is read, with the calls around it, outermost first. The function
+            has the slot once for each call, and each may be in another class.
     """
 
     extent: Extent
@@ -62,6 +64,7 @@ class TypeSlot:
     declarator: str
     function: str
     is_device: bool
+    call: tuple[Extent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

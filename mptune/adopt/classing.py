@@ -56,6 +56,11 @@ _NUMBER: Final = re.compile(r"\.?\d.*")
 #: Functions that read the bits of a number.
 _BITS: Final = re.compile(r"__(double|float)(_as_|2hiint|2loint)\w*")
 _Noted = TypeVar("_Noted", Literal, MathCall, Choice)
+#: A call of a function of the host, after the call of the function that it is in.
+_Call = tuple[Extent, ...]
+#: Further calls, and calls within so many, share the nodes of a function.
+_MOST_CALLS: Final = 400
+_MOST_CALLS_DEEP: Final = 4
 
 
 _Groups = Callable[[TypeClasses], Iterable[Iterable[str]]]
@@ -70,8 +75,7 @@ def type_classes(program: Program, sharing: _Groups | None = None, tied: _Groups
         tied: gives the names of the classes that must have the same type for another reason: they become one.
     """
     finder = _Finder(program)
-    for unit in program.units:
-        finder.read(unit)
+    finder.read()
     found = finder.result()
     for joins in (sharing, tied):
         groups = [list(group) for group in joins(found)] if joins is not None else []
@@ -86,7 +90,9 @@ class _Finder:
     """Gathers slots and what merges them, over the files of a program.
 
     A node stands for something with a type: a slot, a declaration (by clang's name for it), a parameter of a function
-    by its position, or a function's result. Nodes that must have the same type are joined.
+    by its position, or a function's result. Nodes that must have the same type are joined. A function of the host is
+    read once for each call, with nodes of its own, so that a function that is called for several buffers does not join
+    their classes.
     """
 
     def __init__(self, program: Program) -> None:
@@ -95,20 +101,25 @@ class _Finder:
         self._host_uses = HostUses(program, self._text, self._place)
         self._union = Union()
         self._members: dict[tuple[object, ...], Member] = {}
-        self._slots: dict[tuple[Extent, str, str, str], TypeSlot] = {}
+        self._slots: dict[tuple[object, ...], TypeSlot] = {}
         self._kept: list[tuple[Hashable, str]] = []
         #: Numbers that a loop changes again and again, and fields of structs that are in arrays.
         self._updated: list[Hashable] = []
         self._in_memory: list[Hashable] = []
         #: Literals, functions and choices, with the nodes that each meets.
         self._noted: dict[tuple[type, Extent, str], tuple[Literal | MathCall | Choice, list[Hashable]]] = {}
-        self._copies: dict[Extent, tuple[str, list[Hashable], Sequence[Node]]] = {}
-        self._reads: dict[tuple[Extent, str], tuple[Hashable, bool, bool]] = {}
-        self._braced: dict[Extent, tuple[Hashable, list[Hashable], bool]] = {}
+        self._copies: dict[tuple[Extent, _Call], tuple[str, list[Hashable], list[Hashable], Sequence[Node]]] = {}
+        self._reads: dict[tuple[Extent, str, _Call], tuple[Hashable, bool, bool]] = {}
+        self._braced: dict[tuple[Extent, _Call], tuple[Hashable, list[Hashable], bool]] = {}
         #: The values that variables declared ``auto`` follow; the slots of typedefs of pointers and arrays.
         self._follows: dict[Hashable, list[Hashable]] = {}
         self._memory_types: dict[str, TypeSlot] = {}
-        self._seen: set[str] = set()
+        #: The functions of the host that are given or return memory, with the calls that they are still to be read for.
+        functions = (function for unit in program.units for function in unit.functions)
+        self._by_call = {f.usr: f for f in functions if _is_given_memory(f) and not program.originals}
+        self._calls: dict[tuple[str, _Call], bool] = {}
+        self._prototypes: dict[str, list[Node]] = {}
+        self._call_read: _Call = ()
         self._function: Function | None = None
         self._owners_at = [
             (place, kernel.label, owner)
@@ -149,20 +160,43 @@ class _Finder:
 
     # -- declarations --------------------------------------------------------------------------------------------------
 
-    def read(self, unit: TranslationUnit) -> None:
-        """Read a file with the headers that it includes."""
+    def read(self) -> None:
+        """Read the files of the program with the headers that they include."""
+        self._needed = [need.extent for kernel in self._program.kernels for need in kernel.needs]
+        seen: set[str] = set()
+        for unit in self._program.units:
+            self._open(unit)
+            for node, start in self._with_starts(unit.top):
+                self._declaration(node, start)
+            for function in unit.functions:
+                if function.usr not in seen and function.usr not in self._by_call:
+                    self._read_function(function)
+                seen.add(function.usr)
+        while waiting := self._unread():
+            for unit in self._program.units:
+                own = [(function, call) for function in unit.functions for usr, call in waiting if usr == function.usr]
+                if own:
+                    self._open(unit)
+                for function, call in own:
+                    if not self._calls[function.usr, call]:
+                        self._calls[function.usr, call] = True
+                        self._read_function(function, call)
+
+    def _unread(self) -> list[tuple[str, _Call]]:
+        """Return the functions of the host that are still to be read, with the calls; at last those never called."""
+        found = [each for each, is_read in self._calls.items() if not is_read]
+        if not found:
+            called = {usr for usr, _ in self._calls}
+            found = [(usr, ()) for usr in self._by_call if usr not in called]
+            self._calls |= dict.fromkeys(found, False)
+        return found
+
+    def _open(self, unit: TranslationUnit) -> None:
         self._unit = unit
         self._text.read(unit)
-        self._needed = [need.extent for kernel in self._program.kernels for need in kernel.needs]
         self._named_alike: dict[tuple[str, str], list[Function]] = {}
         for function in unit.functions:
             self._named_alike.setdefault(_scoped(function.node.cursor), []).append(function)
-        for node, start in self._with_starts(unit.top):
-            self._declaration(node, start)
-        for function in unit.functions:
-            if function.usr not in self._seen:
-                self._seen.add(function.usr)
-                self._read_function(function)
 
     def _with_starts(self, nodes: Iterable[Node]) -> Iterator[tuple[Node, int | None]]:
         """Yield nodes, each with the place where its declaration begins: that of its first declarator."""
@@ -187,8 +221,10 @@ class _Finder:
             for child in node.children:
                 self._statement(child, ())
         elif node.kind == "FUNCTION_DECL" and not node.cursor.is_definition():
-            attributes = {child.kind for child in node.children}
-            self._signature(node, node.spelling, bool(attributes & {"CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR"}))
+            self._prototypes.setdefault(node.usr, []).append(node)
+            if node.usr not in self._by_call:
+                attributes = {child.kind for child in node.children}
+                self._signature(node, node.spelling, bool(attributes & {"CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR"}))
 
     def _typedef(self, node: Node) -> None:
         """Note a typedef. Its uses are replaced by the type it stands for, except pointers and arrays."""
@@ -232,26 +268,50 @@ class _Finder:
 
     def _signature(self, node: Node, name: str, on_device: bool) -> None:
         start = node.extent.start if node.extent is not None else None
-        self._union.join((node.usr, "result"), self._declare(node, "result", name, on_device, start))
+        self._union.join((node.usr, "result", *self._call_read), self._declare(node, "result", name, on_device, start))
         parameters = [child for child in node.children if child.kind == "PARM_DECL"]
         for index, parameter in enumerate(parameters):
             start = parameter.extent.start if parameter.extent is not None else None
             kind = "parameter" if on_device else "host"
-            self._union.join((node.usr, index), self._declare(parameter, kind, name, on_device, start))
+            self._union.join(
+                (node.usr, index, *self._call_read), self._declare(parameter, kind, name, on_device, start)
+            )
 
-    def _read_function(self, function: Function) -> None:
-        self._function = function
+    def _read_function(self, function: Function, call: _Call = ()) -> None:
+        """Read a function; one of the host for a call of it."""
+        self._function, self._call_read = function, call
         scope = function.node.cursor.semantic_parent
         owner = specialisation_of(scope.type.get_canonical()) if scope is not None else None
         is_one = owner is not None and len(self._unit.specialisations.get(owner.template, ())) == 1
         of_class = owner.arguments if owner is not None and is_one else ()
         with self._text.bound((*of_class, *function.arguments)):
-            self._signature(function.node, function.label, function.is_device)
+            prototypes = self._prototypes.get(function.usr, ()) if function.usr in self._by_call else ()
+            for node in (function.node, *prototypes):
+                self._signature(node, function.label, function.is_device)
             for member, value in itertools.pairwise(function.node.children):
                 if member.kind == "MEMBER_REF" and member.referenced is not None:  # initialised by a constructor
                     self._fill(member.referenced.get_usr(), value)
             self._statement(function.block, ())
-        self._function = None
+        self._function, self._call_read = None, ()
+
+    def _own(self, declared: Any) -> Hashable:
+        """Return the node of a declaration: of a local of a function, as the call that is read has it."""
+        usr: str = declared.get_usr()
+        if not self._call_read or self._function is None or declared.storage_class.name == "STATIC":
+            return usr
+        parent = declared.semantic_parent
+        return (usr, *self._call_read) if parent is not None and parent.get_usr() == self._function.usr else usr
+
+    def _called(self, called: Any, extent: Extent | None, part: str | int) -> Hashable:
+        """Return the node of the result or of a parameter of a function, as a call of it has that."""
+        usr: str = called.get_usr()
+        if usr not in self._by_call:
+            return (usr, part)
+        call = (*self._call_read, extent) if extent is not None else ()
+        is_one_more = (usr, call) not in self._calls and len(self._calls) >= _MOST_CALLS
+        call = () if is_one_more or len(call) > _MOST_CALLS_DEEP else call
+        self._calls.setdefault((usr, call), False)
+        return (usr, part, *call)
 
     @property
     def _on_device(self) -> bool:
@@ -276,12 +336,12 @@ class _Finder:
     def _declare(self, node: Node, kind: str, function: str, on_device: bool, start: int | None) -> Hashable:
         """Note a declaration; return its node, None if it has no floating-point type."""
         canonical = node.cursor.result_type.get_canonical() if kind == "result" else node.canonical
-        found, name = scalar_of(canonical), self._unit.name(node.cursor)
+        found, name = scalar_of(canonical), node.unit.name(node.cursor)
         if found is None or start is None or node.extent is None or name is None:
             return None
         if not node.spelling:  # a parameter
             name = dataclasses.replace(node.extent, start=node.extent.end)
-        own = node.usr + (" result" if kind == "result" else "")
+        own = (node.usr, " result", *self._call_read) if kind == "result" else self._own(node.cursor)
         before = dataclasses.replace(node.extent, file=name.file, start=start, end=name.start)
         words = self._text.within(name.file, start, name.start)
         auto = next((token for token in words if token.text == "auto"), None)
@@ -304,7 +364,7 @@ class _Finder:
     ) -> Hashable:
         function = self._label if function is None else function
         member = Member(name, function, kind, is_memory, slot, extent)
-        self._members.setdefault((extent, kind, slot.scalar, function), member)
+        self._members.setdefault((extent, kind, slot.scalar, function, slot.call), member)
         return _node(slot)
 
     def _keep(self, place: Hashable, why: str) -> None:
@@ -338,8 +398,8 @@ class _Finder:
     ) -> TypeSlot:
         place = self._text.place(file, start, end)
         text = self._text.sources[file].of(place)
-        slot = TypeSlot(place, text, *found, declarator, self._label, on_device)
-        return self._slots.setdefault((place, found[0], declarator, self._label), slot)
+        slot = TypeSlot(place, text, *found, declarator, self._label, on_device, self._call_read)
+        return self._slots.setdefault((place, found[0], declarator, self._label, self._call_read), slot)
 
     # -- statements and expressions ------------------------------------------------------------------------------------
 
@@ -365,7 +425,7 @@ class _Finder:
             self._update(node, self._place(children[0]), above)
         elif kind == "RETURN_STMT" and children and self._function is not None:
             if is_pointer(self._function.node.cursor.result_type.get_canonical()):
-                self._union.join((self._function.usr, "result"), self._place(children[0]))
+                self._union.join((self._function.usr, "result", *self._call_read), self._place(children[0]))
         elif kind in ANY_CAST:
             self._cast(node)
         elif kind == "CALL_EXPR":
@@ -392,13 +452,15 @@ class _Finder:
             return
         parent = _parent(above)
         is_stored = parent is not None and (
-            (parent.kind == "VAR_DECL" and parent.usr not in self._follows)
+            (parent.kind == "VAR_DECL" and self._own(parent.cursor) not in self._follows)
             or parent.kind in (*ANY_CAST, "INIT_LIST_EXPR")
             or (parent.kind == "RETURN_STMT" and not any(each.kind == "LAMBDA_EXPR" for each in above))
             or parent.operator == "="
             or (not self._on_device and _is_converted(parent, node))
         )
-        self._reads.setdefault((inner.extent, self._label), (self._place(inner), self._on_device, is_stored))
+        self._reads.setdefault(
+            (inner.extent, self._label, self._call_read), (self._place(inner), self._on_device, is_stored)
+        )
 
     def _local(self, node: Node, start: int | None) -> None:
         own = self._variable(node, start)
@@ -424,8 +486,8 @@ class _Finder:
         """Return the node of the variable or result that braces initialise; None for any other, and within braces."""
         parent = _parent(above)
         if parent is not None and parent.kind == "RETURN_STMT" and self._function is not None:
-            return (self._function.usr, "result")
-        return parent.usr if parent is not None and parent.kind == "VAR_DECL" else None
+            return (self._function.usr, "result", *self._call_read)
+        return self._own(parent.cursor) if parent is not None and parent.kind == "VAR_DECL" else None
 
     def _fill(self, own: Hashable, value: Node) -> None:
         """Note an initial value: memory is shared, and numbers in braces may need a cast."""
@@ -448,7 +510,9 @@ class _Finder:
             is_number = scalar_of(each.canonical) == ("double", 1) and not is_pointer(each.canonical)
             is_literal = all(inner.kind in LITERAL for inner in each.walk())
             if is_number and not is_literal and bare(each).kind != "INIT_LIST_EXPR" and each.extent is not None:
-                self._braced.setdefault(each.extent, (place, list(self._values(each)), self._on_device))
+                self._braced.setdefault(
+                    (each.extent, self._call_read), (place, list(self._values(each)), self._on_device)
+                )
 
     def _assign(self, node: Node, above: tuple[Node, ...]) -> None:
         left, right = node.children
@@ -514,14 +578,14 @@ class _Finder:
             for index, (argument, parameter) in enumerate(zip(arguments, parameters, strict=False)):
                 kind = parameter.type.get_canonical()
                 if is_pointer(kind):
-                    place = self._place(argument)
-                    self._union.join((called.get_usr(), index), place)
+                    place, given = self._place(argument), self._called(called, node.extent, index)
+                    self._union.join(given, place)
                     kind = kind.get_pointee().get_canonical() if "REFERENCE" in kind.kind.name else kind
                     is_template = bool(self._program.originals) and called.get_num_template_arguments() > 0
                     is_unknown = place is None and held_by(kind) is not None
                     if (is_template or is_unknown) and not self._on_device and argument.extent is not None:
-                        self._host_uses.note_place(argument.extent, (called.get_usr(), index))
-            self._keep_overload(called, parameters, arguments)
+                        self._host_uses.note_place(argument.extent, given)
+            self._keep_overload(node, parameters)
         elif runtime := RUNTIME.fullmatch(name):
             self._runtime(node, f"cuda{runtime[1]}", arguments)
         elif (
@@ -535,7 +599,7 @@ class _Finder:
             for element in map(bare, arguments):
                 place = self._place(element) if scalar_of(element.canonical) == ("double", 1) else None
                 if place is not None and element.extent is not None and self._function is not None:
-                    self._reads.setdefault((element.extent, self._function.label), (place, False, False))
+                    self._reads.setdefault((element.extent, self._label, self._call_read), (place, False, False))
         elif name in ("memcpy", "memmove", "memset") and len(arguments) == 3:
             self._bytes(name, arguments)
         elif not self._on_device:
@@ -551,8 +615,9 @@ class _Finder:
                     self._place(bare(argument)), "it is printed" if name == "printf" else f"its bits are read by {name}"
                 )
 
-    def _keep_overload(self, called: Any, parameters: Sequence[Any], arguments: Sequence[Node]) -> None:
+    def _keep_overload(self, call: Node, parameters: Sequence[Any]) -> None:
         """Keep the types by which C++ chooses between the program's functions of one name."""
+        called, arguments = call.referenced, call.arguments
         alike, usr = self._named_alike.get(_scoped(called), []), called.get_usr()
         own = {function.extent for function in alike if function.usr == usr}
         types = [parameter.type.get_canonical() for parameter in parameters]
@@ -566,8 +631,8 @@ class _Finder:
             for index, (argument, mine, parameter) in enumerate(zip(arguments, types, other.parameters, strict=False)):
                 if _differ(scalar_of(mine), scalar_of(parameter.canonical)):
                     # Numbers that the host reads get their own type again.
-                    is_by_type = self._on_device or is_pointer(mine)
-                    for node in [(usr, index), *(self._values(argument) if is_by_type else ())]:
+                    values = self._values(argument) if self._on_device or is_pointer(mine) else ()
+                    for node in (self._called(called, call.extent, index), *values):
                         self._keep(node, f"chooses between functions named {other.name}")
 
     def _bytes(self, name: str, arguments: Sequence[Node]) -> None:
@@ -592,7 +657,7 @@ class _Finder:
         if node.extent is None:
             return
         places = [self._place(argument) for argument in arguments]
-        self._copies[node.extent] = (name, places, arguments)
+        self._copies[node.extent, self._call_read] = (name, places, list(map(self._sized, arguments)), arguments)
         direction = " ".join(inner.spelling for argument in arguments[3:] for inner in argument.walk())
         of_device = [place for place in places if place is not None]
         if "DeviceToDevice" in direction and len(places) > 1:
@@ -629,8 +694,7 @@ class _Finder:
                 return None
             if self._unit.extent(declared) is None:  # a component of double3 and its like
                 return self._place(children[0]) if kind == "MEMBER_REF_EXPR" and children else None
-            usr: str = declared.get_usr()
-            return usr if scalar_of(declared.type.get_canonical()) is not None else None
+            return self._own(declared) if scalar_of(declared.type.get_canonical()) is not None else None
         if kind == "ARRAY_SUBSCRIPT_EXPR" or (kind == "UNARY_OPERATOR" and node.operator in ("*", "&", "++", "--")):
             return self._place(children[0])
         if kind == "BINARY_OPERATOR":
@@ -657,7 +721,7 @@ class _Finder:
             return self._member(slot, slot.spelled, "cast", True, slot.extent) if slot is not None else None
         if kind == "CALL_EXPR" and node.referenced is not None and is_pointer(node.canonical):
             own = self._unit.extent(node.referenced) is not None
-            return (node.referenced.get_usr(), "result") if own else None
+            return self._called(node.referenced, node.extent, "result") if own else None
         return None
 
     def _values(self, node: Node) -> Iterator[Hashable]:
@@ -675,7 +739,7 @@ class _Finder:
             called = node.referenced
             is_vector = called is not None and called.kind.name == "CONSTRUCTOR" and len(within) == 1  # copied
             if called is not None and self._unit.extent(called) is not None:
-                place, within = (called.get_usr(), "result"), ()
+                place, within = self._called(called, node.extent, "result"), ()
             elif math_function(node.spelling) or node.spelling in ("__ldg", "__ldcs", "atomicAdd"):
                 within = node.arguments
             else:
@@ -696,9 +760,9 @@ class _Finder:
         for parent in reversed(above):
             kind, children = parent.kind, parent.children
             if kind == "VAR_DECL":
-                return [parent.usr]
+                return [self._own(parent.cursor)]
             if kind == "RETURN_STMT" and self._function is not None:
-                return [(self._function.usr, "result")]
+                return [(self._function.usr, "result", *self._call_read)]
             if kind.endswith("_STMT") or kind == "ARRAY_SUBSCRIPT_EXPR":
                 return []
             if kind in ANY_CAST:
@@ -838,19 +902,19 @@ class _Finder:
                     classes=tuple(map(named, places)),
                     arguments=tuple(argument.extent or extent for argument in given),
                     elements=tuple(map(_pointed_at, given)),
-                    sizes=tuple(named(self._sized(argument)) for argument in given),
+                    sizes=tuple(map(named, sizes)),
                 )
-                for extent, (name, places, given) in sorted(self._copies.items(), key=lambda copy: copy[0])
+                for (extent, _), (name, places, sizes, given) in sorted(self._copies.items(), key=lambda copy: copy[0])
                 if any(map(named, places))
             ),
             reads=tuple(
                 Read(extent, named(place), function, is_device, is_stored)
-                for (extent, function), (place, is_device, is_stored) in sorted(self._reads.items())
+                for (extent, function, _), (place, is_device, is_stored) in sorted(self._reads.items())
                 if named(place)
             ),
             braced=tuple(
                 Braced(extent, named(place), met(values), is_device)
-                for extent, (place, values, is_device) in sorted(self._braced.items())
+                for (extent, _), (place, values, is_device) in sorted(self._braced.items())
                 if named(place)
             ),
             raw=tuple(
@@ -877,8 +941,15 @@ class _Finder:
         return tuple(kernel.label for kernel in self._program.kernels if kernel.label in found)
 
 
+def _is_given_memory(function: Function) -> bool:
+    """Whether a function is one of the host that is given or returns pointers to floating-point numbers."""
+    types = [parameter.canonical for parameter in function.parameters]
+    types.append(function.node.cursor.result_type.get_canonical())
+    return not function.is_device and any(is_pointer(kind) and scalar_of(kind) is not None for kind in types)
+
+
 def _node(slot: TypeSlot) -> Hashable:
-    return ("slot", slot.extent, slot.scalar, slot.declarator)
+    return ("slot", slot.extent, slot.scalar, slot.declarator, slot.call)
 
 
 def _leaves(parameter: Parameter) -> Iterator[Parameter]:

@@ -628,7 +628,8 @@ class Patcher:
 
     def _edit_braced(self, *, on_host: bool = True) -> None:
         """Cast numbers in braces to narrower types, to which C++ does not convert them by itself."""
-        for each in (each for each in self._classes.braced if on_host or each.is_device):
+        by_place = {each.extent: each for each in reversed(self._classes.braced)}
+        for each in (each for each in by_place.values() if on_host or each.is_device):
             is_narrow = self._is_changed(each.type_class) and self.types[each.type_class] == "fp32"
             is_own = each.is_device and bool(each.meets) and all(self._bits(name) < 64 for name in each.meets)
             if is_narrow and each.type_class not in self._at_uses and not is_own:
@@ -681,10 +682,12 @@ class Patcher:
         """Convert what is copied between host and device; return the places whose types stay: those of the host."""
         kept: set[Extent] = set()
         counts: dict[Extent, Resized] = {}
+        done: set[Extent] = set()
         for copy in self._classes.copies:
             name = next((name for name in copy.classes if self._is_changed(name)), "")
-            if not name or copy.name not in _BYTES:
+            if not name or copy.name not in _BYTES or copy.call in done:
                 continue
+            done.add(copy.call)  # (a function of the host has its copies once for each call of it)
             size = copy.arguments[_BYTES[copy.name]]
             is_of_device = self._is_changed(copy.sizes[_BYTES[copy.name]])
             sizes = {slot.extent for slot in self._by_name[name].slots if slot.extent in size}

@@ -1,6 +1,5 @@
 """Few precision parameters for many type classes."""
 
-from pathlib import Path
 
 import pytest
 
