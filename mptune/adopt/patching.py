@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 import string
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from mptune.adopt.byte_counts import ByteCounts, Resized
-from mptune.adopt.classes import CALL, Copy, HostCall, TypeClass, TypeClasses, TypeSlot
+from mptune.adopt.classes import Copy, TypeClass, TypeClasses, TypeSlot
 from mptune.adopt.number_types import PRECISIONS
 from mptune.adopt.parsing import Edits, Extent, Function, SourceFile
 from mptune.adopt.reading import Program
@@ -119,15 +120,17 @@ class _HostParameter:
 
     Attributes:
         name: the parameter's.
-        default: what the function has there in the program.
-        types: what it stands for in each call, by the call's label.
+        default: what the function has there in the program, as it is written.
+        own: the type that this is.
+        types: what it stands for in each call; calls are as those of a :class:`TypeSlot`.
         places: where it is written.
         is_deduced: whether calls need not write it: it is the type of what a parameter points at.
     """
 
     name: str
     default: str
-    types: Mapping[str, str]
+    own: str
+    types: Mapping[tuple[Extent, ...], str]
     places: frozenset[Extent]
     is_deduced: bool
 
@@ -154,7 +157,7 @@ class Patcher:
         #: Classes of constants that the host uses, too: they are converted where kernels use them.
         self._at_uses: set[str] = set()
         self._parameters = {(each.function.label, each.name): each for each in self._template_parameters()}
-        self._host_calls = {call.label: call for call in classes.host_calls}
+        self._can_be_templates = _can_be_templates(program)
         self._host_parameters: dict[Extent, list[_HostParameter]] = {}
 
     # -- which types can be had ------------------------------------------------------------------
@@ -332,7 +335,7 @@ class Patcher:
         """
         found: dict[tuple[str, str], list[tuple[TypeSlot, TypeClass]]] = {}
         for each, slot in self._slots():
-            if (slot.function, slot.spelled) in self._parameters:
+            if (slot.function, slot.spelled) in self._parameters and self._definition(slot) is None:
                 found.setdefault((slot.function, slot.spelled), []).append((slot, each))
         for key, slots in found.items():
             parameter = self._parameters[key]
@@ -445,7 +448,7 @@ class Patcher:
                 continue
             if all(slot.declarator for slot, _ in slots) and can_split(self._source(place).text, place):
                 continue
-            if all(slot.function in self._host_calls for slot, _ in slots):
+            if all(self._definition(slot) is not None for slot, _ in slots):
                 continue
             why = f"one {slots[0][0].spelled} at {place} is the type of all"
             if len({self._own[name] for name in names}) == 1:
@@ -453,61 +456,72 @@ class Patcher:
             else:
                 self._keep(names, why)
 
+    def _definition(self, slot: TypeSlot) -> Extent | None:
+        """Return the function of the host that a slot is in, if it can become a template for the types of its calls."""
+        function = self._functions.get(slot.function) if slot.call and not slot.declarator else None
+        return function.extent if function is not None and function.extent in self._can_be_templates else None
+
     def _settle_host_calls(self) -> None:
         """Give functions of the host parameters for the types that their calls have; these calls name them."""
         self._host_parameters = {}
-        by_definition: dict[Extent, dict[Extent, dict[str, tuple[TypeSlot, TypeClass]]]] = {}
+        by_definition: dict[Extent, dict[Extent, dict[tuple[Extent, ...], str]]] = {}
+        spelled: dict[Extent, TypeSlot] = {}
         for each, slot in self._slots():
-            if (call := self._host_calls.get(slot.function)) is not None and not slot.declarator:
-                by_definition.setdefault(call.definition, {}).setdefault(slot.extent, {})[slot.function] = slot, each
+            if (definition := self._definition(slot)) is not None:
+                types = by_definition.setdefault(definition, {}).setdefault(slot.extent, {})
+                types[slot.call] = self._type_at(slot, each)
+                spelled[slot.extent] = slot
         taken = {token.text for file in self._program.files for token in tokens(file.text)}
         for definition, places in by_definition.items():
-            labels = [label for label, call in self._host_calls.items() if call.definition == definition]
+            calls = list(dict.fromkeys(call for types in places.values() for call in types))
             is_alone = sum(function.extent == definition for function in self._functions.values()) == 1
-            groups: dict[tuple[str, ...], dict[Extent, TypeSlot]] = {}
-            for place, slots in places.items():
-                spelled = next(iter(slots.values()))[0].spelled
-                types = [self._type_at(*slots[label]) if label in slots else spelled for label in labels]
-                if len(set(types)) > 1 or (not is_alone and set(types) != {spelled}):
-                    groups.setdefault((spelled, *types), {})[place] = next(iter(slots.values()))[0]
+            groups: dict[tuple[str, ...], list[Extent]] = {}
+            for place, types in places.items():
+                slot = spelled[place]
+                own = f"{slot.scalar}{slot.components}" if slot.components > 1 else slot.scalar
+                of_calls = [own if types.get(call, slot.spelled) == slot.spelled else types[call] for call in calls]
+                if len(set(of_calls)) > 1 or (not is_alone and set(of_calls) != {own}):
+                    groups.setdefault((slot.spelled, own, *of_calls), []).append(place)
             found = []
-            for (spelled, *types), at in groups.items():
-                name = next(name for name in ("Real", *(f"Real{n}" for n in range(2, 99))) if name not in taken)
-                taken.add(name)
-                by_label = dict(zip(labels, types, strict=True))
-                is_deduced = any(self._is_pointed_at(slot) for slot in at.values())
-                found.append(_HostParameter(name, spelled, by_label, frozenset(at), is_deduced))
+            for (default, own, *of_calls), at in groups.items():
+                numbered = (f"Real{number or ''}" for number in (0, *range(2, 2 + len(taken) + len(found))))
+                name = next(each for each in numbered if each not in (*taken, *(other.name for other in found)))
+                is_deduced = any(self._is_pointed_at(spelled[place]) for place in at)
+                by_call = dict(zip(calls, of_calls, strict=True))
+                found.append(_HostParameter(name, default, own, by_call, frozenset(at), is_deduced))
             self._host_parameters[definition] = sorted(found, key=lambda each: each.is_deduced)
-        for callee, calls in self._calls_at().items():
-            if len({self._arguments_at(call) for call in calls}) > 1:
-                names = [c.name for c, slot in self._slots() if slot.function in {call.label for call in calls}]
-                self._widen(names, self._widest(names), f"{self._text(callee)} at {callee} is one call in all calls")
+        for written, (_, calls) in self._calls_in_text().items():
+            if None in self._arguments_of(written):
+                within = set(calls)
+                names = [each.name for each, slot in self._slots() if slot.call in within]
+                self._widen(names, self._widest(names), f"the call at {written} is one for all of them")
 
     def _is_pointed_at(self, slot: TypeSlot) -> bool:
         """Whether a slot is the type that a parameter of a function of the host points at."""
-        definition = self._host_calls[slot.function].definition
-        function = next(each for each in self._functions.values() if each.extent == definition)
-        is_of_parameter = any(each.extent is not None and slot.extent in each.extent for each in function.parameters)
+        parameters = self._functions[slot.function].parameters
+        is_of_parameter = any(each.extent is not None and slot.extent in each.extent for each in parameters)
         return is_of_parameter and re.match(rf"{_COMMENTS}(?:const\b\s*)?\*", self._after(slot.extent)) is not None
 
-    def _calls_at(self) -> dict[Extent, list[HostCall]]:
-        found: dict[Extent, list[HostCall]] = {}
-        for call in self._host_calls.values():
-            found.setdefault(call.callee, []).append(call)
+    def _calls_in_text(self) -> dict[Extent, tuple[Extent, list[tuple[Extent, ...]]]]:
+        """Return the calls of functions of the host that have parameters: the definition, and the calls around each."""
+        found: dict[Extent, tuple[Extent, list[tuple[Extent, ...]]]] = {}
+        for definition, parameters in self._host_parameters.items():
+            for call in parameters[0].types if parameters else ():
+                found.setdefault(call[-1], (definition, []))[1].append(call)
         return found
 
-    def _arguments_at(self, call: HostCall) -> tuple[str, ...]:
-        """Return the types that a call of a function of the host has to write for its parameters."""
-        given: list[str] = []
+    def _arguments_of(self, written: Extent) -> list[str | None]:
+        """Return the types that a call of a function of the host has to write; None for one that it cannot write."""
+        definition, calls = self._calls_in_text()[written]
+        outer = next((found for around, found in self._host_parameters.items() if written in around), [])
+        given: list[str | None] = []
         shown = 0
-        around = self._host_calls.get(call.caller)
-        outer = self._host_parameters.get(around.definition, []) if around is not None else []
-        for each in self._host_parameters.get(call.definition, []):
-            type = each.types[call.label]
-            named = (other.name for other in outer if other.types[call.caller] == type != other.default)
-            given.append(next(named, type))
-            shown = len(given) if not each.is_deduced and type != each.default else shown
-        return tuple(given[:shown])
+        for each in self._host_parameters[definition]:
+            types = [each.types[call] for call in calls]
+            same = [other.name for other in outer if [other.types.get(call[:-1]) for call in calls] == types]
+            given.append(next(iter(same), None) if len(set(types)) > 1 else types[0])
+            shown = len(given) if not each.is_deduced and set(types) != {each.own} else shown
+        return given[:shown]
 
     def _settle_reads(self) -> None:
         """What is made a float where it is used must not be a double in another instantiation."""
@@ -559,20 +573,20 @@ class Patcher:
                 line = self._source(definition).text[: definition.start].rpartition("\n")[2]
                 indent = line if line.isspace() else ""
                 self._edits.insert(definition.file, definition.start, f"template <{declared}>\n{indent}")
-        for callee, (call, *_) in self._calls_at().items():
-            if not (given := self._arguments_at(call)):
-                continue
-            written = self._text(callee)
-            if written.endswith(">"):
-                self._edits.insert(callee.file, callee.end - 1, "".join(f", {each}" for each in given))
-            else:
-                own = self._functions[CALL.sub("", call.label)].arguments
-                self._edits.insert(callee.file, callee.end, f"<{', '.join((*(each.value for each in own), *given))}>")
+        for written, (definition, _) in self._calls_in_text().items():
+            if given := [each for each in self._arguments_of(written) if each is not None]:
+                callee = self._text(written)[: _arguments_at(self._text(written))].rstrip()
+                end = written.start + len(callee)
+                if callee.endswith(">"):
+                    self._edits.insert(written.file, end - 1, "".join(f", {each}" for each in given))
+                else:
+                    own = next(f.arguments for f in self._functions.values() if f.extent == definition)
+                    self._edits.insert(written.file, end, f"<{', '.join((*(each.value for each in own), *given))}>")
 
     def _host_parameter(self, slot: TypeSlot) -> str:
         """Return the parameter that a slot in a function of the host is written with; "" for none."""
-        call = self._host_calls.get(slot.function)
-        parameters = self._host_parameters.get(call.definition, []) if call is not None else []
+        definition = self._definition(slot)
+        parameters = self._host_parameters.get(definition, []) if definition is not None else []
         return next((each.name for each in parameters if slot.extent in each.places), "")
 
     def _edit_slots(self, kept: Collection[Extent] = ()) -> None:
@@ -693,27 +707,27 @@ class Patcher:
             sizes = {slot.extent for slot in self._by_name[name].slots if slot.extent in size}
             if self._converts(copy):
                 kept |= sizes
-                resized = self._resized(name, copy.function)
+                resized = self._resized(name, copy.call)
                 self._convert(copy, self._by_name[name].scalar, self._name(name), resized)
                 if is_of_device and not sizes:
                     own, new = self._by_name[name].scalar, resized.names[self._by_name[name].scalar]
                     self._edits.replace(size, f"{self._text(size)} / sizeof({new}) * sizeof({own})")
             elif not is_of_device:
-                counts[size] = self._resized(name, copy.function)
+                counts[size] = self._resized(name, copy.call)
         counts |= self._shared_bytes()
         slots = {slot.extent for _, slot in self._slots()} - kept
         for place, new in (ByteCounts(self._program).changes(counts, slots) if counts else {}).items():
             self._edits.replace(place, new)
         return kept
 
-    def _resized(self, name: str, function: str = "") -> Resized:
-        """Return how numbers of bytes of a class are written with its new type, in a function."""
+    def _resized(self, name: str, place: Extent) -> Resized:
+        """Return how numbers of bytes of a class are written with its new type at a place."""
         own, slots = self._by_name[name].scalar, self._by_name[name].slots
-        here = {slot.spelled: each for slot in slots if slot.function == function and (each := self._host_parameter(slot))}
-        if here:
-            of_all = next(iter(here.values()))
-            return Resized({own: of_all, **here}, f" / sizeof({own}) * sizeof({of_all})")
-        names = {slot.spelled: self._spell(slot, self._by_name[name]) for slot in slots if slot.function not in here}
+        here = (slot for slot in slots if (definition := self._definition(slot)) is not None and place in definition)
+        if named := {slot.spelled: each for slot in here if (each := self._host_parameter(slot))}:
+            of_all = next(iter(named.values()))
+            return Resized({own: of_all, **named}, f" / sizeof({own}) * sizeof({of_all})")
+        names = {slot.spelled: self._spell(slot, self._by_name[name]) for slot in slots}
         return Resized({own: self._name(name), **names}, f" / {_BITS[self._own[name]] // _BITS[self.types[name]]}")
 
     def _shared_bytes(self) -> dict[Extent, Resized]:
@@ -729,7 +743,7 @@ class Patcher:
             }
             names = {c.name for c in self._classes.classes if not arrays.isdisjoint(c.members)}
             if len(arrays) == 1 and self._is_changed(name := names.pop()) and site.shared is not None:
-                found[site.shared] = Resized(self._resized(name).names, "")
+                found[site.shared] = Resized(self._resized(name, site.shared).names, "")
         return found
 
     def _convert(self, copy: Copy, own: str, new: str, resized: Resized) -> None:
@@ -901,6 +915,35 @@ def with_types(text: str, place: Extent, new: Mapping[str, str]) -> dict[Extent,
             split = f";\n{indent[1] if indent else ''}{beginning.lstrip()}{after}{closed} "
             changes[Extent(comma.file, comma.start, end, comma.line)] = split
     return changes
+
+
+def _arguments_at(call: str) -> int:
+    """Return the place of the parenthesis that begins the arguments of a call."""
+    depth = 0
+    for at in range(len(call) - 1, -1, -1):
+        depth += (call[at] == ")") - (call[at] == "(")
+        if depth == 0:
+            return at
+    return 0
+
+
+def _can_be_templates(program: Program) -> frozenset[Extent]:
+    """Return the functions of the host that can become templates: declared once, where they are, and only called."""
+    named, called = Counter[str](), Counter[str]()
+    functions = [f for unit in program.units for f in unit.functions if not f.is_device]
+    declared = {node.spelling for unit in program.units for node in unit.top if not node.cursor.is_definition()}
+    for node in (node for function in functions for node in function.block.walk()):
+        if node.kind in ("DECL_REF_EXPR", "MEMBER_REF_EXPR", "CALL_EXPR") and node.referenced is not None:
+            (called if node.kind == "CALL_EXPR" else named)[node.referenced.get_usr()] += 1
+
+    def may_be(function: Function) -> bool:
+        cursor = function.node.cursor
+        is_plain = cursor.kind.name in ("FUNCTION_DECL", "CXX_METHOD") and not cursor.is_virtual_method()
+        is_here = cursor.semantic_parent == cursor.lexical_parent and function.name not in (*declared, "main")
+        is_called = called[function.usr] == named[function.usr]
+        return is_plain and is_here and is_called and not function.name.startswith("operator")
+
+    return frozenset(function.extent for function in functions if may_be(function))
 
 
 def _spelled(name: str, is_hip: bool) -> str:
