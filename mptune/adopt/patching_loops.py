@@ -1,7 +1,7 @@
 """Plain C++ with other types in its parallel loops, which became kernels to find these types.
 
 The types of the kernels, and of the host's memory that they share, are written as edits of the original text. A number
-from outside of a loop is made a float where the loop uses it. So is an element of memory that must stay double.
+from outside of a loop is made a float where the loop uses it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from mptune.adopt.classes import TypeClass, TypeClasses, TypeSlot
 from mptune.adopt.number_types import MATH
 from mptune.adopt.parsing import Edits, Extent, ProgramError, SourceFile
-from mptune.adopt.patching import Patch, Patcher, can_split, own_types
+from mptune.adopt.patching import Patch, Patcher, own_types
 from mptune.adopt.reading import Program, own_files
 
 _CONVERSIONS: Final = ("UNEXPOSED_EXPR", "CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR")
@@ -42,7 +42,7 @@ def patch_loops(program: Program, classes: TypeClasses, wanted: Mapping[str, str
     patcher.edit()
     files = tuple(SourceFile(file.path, patcher.new_text(file.path)) for file in own_files(program))
     changed = tuple(new for new, old in zip(files, own_files(program), strict=True) if new.text != old.text)
-    return Patch(files, changed, patcher.types_in_text(), patcher.notes())
+    return Patch(files, changed, dict(patcher.types), patcher.notes())
 
 
 def settled(program: Program, classes: TypeClasses, wanted: Mapping[str, str]) -> Patcher:
@@ -89,7 +89,6 @@ class _LoopPatcher(Patcher):
         super().__init__(program, classes, wanted)
         self._moved = _MovedEdits(program)
         self._edits = self._moved
-        self._kept_in_memory: dict[str, str] = {}
 
     def settle(self) -> None:
         """Take wider types for the classes whose type cannot be written where it would have to be."""
@@ -107,49 +106,23 @@ class _LoopPatcher(Patcher):
                 self._keep([each.name], why)
         self._settle_host_functions()
         self._settle_uses()
-        self._settle_lists()
         self._settle_texts()
 
     def _settle_uses(self) -> None:
-        """Convert where loops use it what must stay as it is declared: numbers, and memory with other uses."""
+        """Convert numbers that must stay as they are declared where loops use them; memory with other uses stays."""
         used_by_host = {read.type_class for read in self._classes.reads if not read.is_device}
         raw = {use.type_class: f"{use.why} at {use.extent}" for use in self._classes.raw}
         written = {each.name for each, _ in self._slots()}
-        for each in self._classes.classes:
-            is_constant = each.role == "constant" and each.name in used_by_host
-            if self._is_changed(each.name) and (each.name in raw or is_constant or each.name not in written):
+        for each in (each for each in self._classes.classes if self._is_changed(each.name)):
+            why = raw.get(each.name, "" if each.name in written else "its declaration is not found")
+            if why and any(member.is_pointer for member in each.members):
+                self._keep([each.name], why)
+            elif why or (each.role == "constant" and each.name in used_by_host):
                 self._at_uses.add(each.name)
-                if each.name in raw:
-                    self._kept_in_memory[each.name] = raw[each.name]
-                elif each.name not in written and any(member.is_pointer for member in each.members):
-                    self._kept_in_memory[each.name] = "its declaration is not found"
-
-    def _settle_lists(self) -> None:
-        """Leave the type of a declaration that cannot be written as several, if one of its variables must keep it."""
-        found: dict[Extent, dict[str, bool]] = {}
-        for each, slot in self._slots():
-            names = found.setdefault(slot.extent, {})
-            names[each.name] = bool(slot.declarator) and can_split(self._source(slot.extent).text, slot.extent)
-        for place, names in found.items():
-            if not all(names.values()) and any(name in self._kept_in_memory for name in names):
-                for name in (name for name in names if self._is_changed(name) and name not in self._at_uses):
-                    self._at_uses.add(name)
-                    self._kept_in_memory[name] = f"one declaration at {place} is of others, too"
-
-    def types_in_text(self) -> dict[str, str]:
-        """Return the precision of each class, of arrays that in memory."""
-        return {**self.types, **{name: self._own[name] for name in self._kept_in_memory}}
 
     def notes(self) -> tuple[str, ...]:
-        """Say which classes have another type than wanted, or not in memory, and why."""
-        by_reason: dict[str, list[str]] = {}
-        for name, why in self._kept_in_memory.items():
-            by_reason.setdefault(why, []).append(name)
-        kept = (
-            f"{', '.join(names)}: still double in memory, and made float where loops use it, since {why}"
-            for why, names in by_reason.items()
-        )
-        return (*super().notes(), *kept, *self._notes_of_integers())
+        """Say which classes have another type than wanted, and why, and where integers are made of narrower numbers."""
+        return (*super().notes(), *self._notes_of_integers())
 
     def _notes_of_integers(self) -> Iterator[str]:
         """Say where integers are made of numbers that are narrower: rounded up, they may lead out of an array."""

@@ -121,7 +121,7 @@ def test_lists_of_arrays_are_split_where_some_keep_their_type(tmp_path: Path, de
     made = narrowed(path)
     text = " ".join(made.changed[0].text.split())
     assert (LISTS[declared] or declared) in text, made.notes
-    assert any("is of others, too" in note for note in made.notes) == (not LISTS[declared])
+    assert any("is the type of all" in note for note in made.notes) == (not LISTS[declared])
 
 
 @pytest.mark.full
