@@ -589,7 +589,7 @@ class _Finder:
         elif runtime := RUNTIME.fullmatch(name):
             self._runtime(node, f"cuda{runtime[1]}", arguments)
         elif (
-            name in ("swap", "operator=", "reset")
+            name in ("swap", "operator=", "reset", "push_back", "emplace_back")
             and arguments
             and (name == "swap" or is_pointer(arguments[-1].canonical))
         ):

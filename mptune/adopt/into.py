@@ -39,8 +39,8 @@ from mptune.adopt.launched import classes_in
 from mptune.adopt.left_over import wide_operations
 from mptune.adopt.live import with_sizes
 from mptune.adopt.parsing import ProgramError, SourceFile
-from mptune.adopt.patching import SPELLED, Patch, own_types, patch
-from mptune.adopt.patching_loops import patch_loops
+from mptune.adopt.patching import SPELLED, Patch, own_types
+from mptune.adopt.patching_loops import patch
 from mptune.adopt.progress import Turns, came_to_nothing
 from mptune.adopt.reading import Program, own_files, paddings, read
 from mptune.adopt.running import Built, Ran, build, run
@@ -505,7 +505,7 @@ def _compiled(
     """
     types, notes, own = dict(wanted), list[str](), own_types(classes)
     for attempt in range(_MOST_ATTEMPTS):
-        made = patch_loops(program, classes, types) if program.originals else patch(program, classes, types)
+        made = patch(program, classes, types)
         try:
             built = _built(program, made.files)
             return made, built, {"host": "compiles", **_compiled_for_gpus(program, made)}, notes

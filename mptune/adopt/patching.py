@@ -72,22 +72,6 @@ def own_types(classes: TypeClasses) -> dict[str, str]:
     return {each.name: PRECISIONS.get(each.scalar, "") for each in classes.classes}
 
 
-def patch(program: Program, classes: TypeClasses, wanted: Mapping[str, str]) -> Patch:
-    """Change the types of a program in its text.
-
-    Args:
-        program: the program.
-        classes: its type classes.
-        wanted: the precision of each class that shall change, by name.
-    """
-    patcher = Patcher(program, classes, wanted)
-    patcher.settle()
-    patcher.edit()
-    files = tuple(SourceFile(file.path, patcher.text(file)) for file in program.files)
-    changed = tuple(new for new, old in zip(files, program.files, strict=True) if new.text != old.text)
-    return Patch(files, changed, dict(patcher.types), patcher.notes())
-
-
 @dataclass(slots=True)
 class _Parameter:
     """A parameter of a function template that is a type, in one instantiation.
@@ -673,8 +657,8 @@ class Patcher:
         """Whether a literal is cast: ``T(0.5)``, ``(float)0.5``."""
         ends = (m.extent.end for each in self._classes.classes for m in each.members if m.kind == "cast")
         text = self._source(literal).text
-        near = (text[end : literal.start] for end in ends if 0 < literal.start - end < 4)
-        return any(between.strip() in ("(", ")", ">(") for between in near)
+        near = (text[end : literal.start] for end in ends if 0 < literal.start - end < 6)
+        return any(between.rstrip("+- ").strip() in ("(", ")", ">(") for between in near)
 
     def _edit_vectors(self) -> None:
         """Make vectors of the new type in code of the device."""

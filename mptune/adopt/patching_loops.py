@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Final
 
 from mptune.adopt.classes import TypeClass, TypeClasses, TypeSlot
@@ -21,27 +20,27 @@ _CONVERSIONS: Final = ("UNEXPOSED_EXPR", "CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EX
 _INTEGERS: Final = ("SHORT", "USHORT", "INT", "UINT", "LONG", "ULONG", "LONGLONG", "ULONGLONG")
 
 
-def patch_loops(program: Program, classes: TypeClasses, wanted: Mapping[str, str]) -> Patch:
-    """Change the types of a program of plain C++ in its text.
+def patch(program: Program, classes: TypeClasses, wanted: Mapping[str, str]) -> Patch:
+    """Change the types of a program in its text.
 
     Args:
-        program: the program, its loops cut out.
+        program: the program, of plain C++ with its loops cut out.
         classes: its type classes.
         wanted: the precision of each class that shall change, by name.
 
     Raises:
         ProgramError: more than its loops was changed to read it.
     """
-    if not program.places:
+    if program.originals and not program.places:
         raise ProgramError(
             f"{program.originals[0].path.name} has structs with the names of CUDA's vectors, which got other names to "
             "tune it: give them other names yourself, then adopt and tune it"
         )
     patcher = settled(program, classes, wanted)
-    assert isinstance(patcher, _LoopPatcher)
     patcher.edit()
-    files = tuple(SourceFile(file.path, patcher.new_text(file.path)) for file in own_files(program))
-    changed = tuple(new for new, old in zip(files, own_files(program), strict=True) if new.text != old.text)
+    old = own_files(program)
+    files = tuple(SourceFile(file.path, patcher.text(file)) for file in old)
+    changed = tuple(new for new, own in zip(files, old, strict=True) if new.text != own.text)
     return Patch(files, changed, dict(patcher.types), patcher.notes())
 
 
@@ -173,9 +172,9 @@ class _LoopPatcher(Patcher):
         """Give the types that are written in the program's own text."""
         return ((each, slot) for each, slot in super()._slots() if self._moved.place(slot.extent) is not None)
 
-    def new_text(self, path: Path) -> str:
+    def text(self, file: SourceFile) -> str:
         """Return the new text of a file."""
-        return self._edits.file(path)
+        return self._edits.file(file.path)
 
 
 class _MovedEdits(Edits):

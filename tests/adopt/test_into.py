@@ -29,7 +29,8 @@ from mptune.adopt.findings import AdoptedParameter
 from mptune.adopt.into import IntoSettings, into
 from mptune.adopt.left_over import wide_operations
 from mptune.adopt.parsing import ProgramError, SourceFile
-from mptune.adopt.patching import Patch, own_types, patch
+from mptune.adopt.patching import Patch, own_types
+from mptune.adopt.patching_loops import patch
 from mptune.adopt.reading import Program, read
 from mptune.adopt.running import Built, build
 from mptune.errors import MptuneError, RunFileError

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from mptune.adopt.classing import type_classes
-from mptune.adopt.patching import patch
-from mptune.adopt.patching_loops import tied_in_text, with_types_in_text
+from mptune.adopt.patching_loops import patch, tied_in_text, with_types_in_text
 from mptune.adopt.reading import read
 
 UPLOAD = """\

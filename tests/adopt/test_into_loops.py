@@ -14,7 +14,7 @@ from mptune.adopt.classing import type_classes
 from mptune.adopt.into import IntoSettings, into
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.patching import Patch, own_types
-from mptune.adopt.patching_loops import patch_loops
+from mptune.adopt.patching_loops import patch
 from mptune.adopt.reading import read
 from mptune.adopt.running import build, run
 from mptune.results.trial import Measurement, Status, Trial
@@ -28,7 +28,7 @@ def narrowed(path: Path) -> Patch:
     """A program all of whose types are fp32, as far as that goes."""
     program = read([path])
     classes = type_classes(program)
-    return patch_loops(program, classes, dict.fromkeys(own_types(classes), "fp32"))
+    return patch(program, classes, dict.fromkeys(own_types(classes), "fp32"))
 
 
 def changes(made: Patch) -> list[str]:
@@ -161,7 +161,7 @@ def test_arrays_keep_their_type_where_more_is_done_with_them(tmp_path: Path) -> 
 def test_short_types_and_vectors_of_its_own() -> None:
     program = read([PROGRAMS / "stencil.cpp"])
     classes = type_classes(program)
-    made = patch_loops(program, classes, dict.fromkeys(own_types(classes), "bf16"))
+    made = patch(program, classes, dict.fromkeys(own_types(classes), "bf16"))
     assert any("plain C++ has no type of 16 bits" in note for note in made.notes)
     with pytest.raises(ProgramError, match="give them other names yourself"):
         narrowed(PROGRAMS / "own_vectors.cpp")
