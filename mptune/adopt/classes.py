@@ -12,7 +12,6 @@ from typing import Final
 
 from mptune.adopt.parsing import Extent
 
-
 #: The types offered for one that is written in the program, the program's own first.
 OFFERED: Final = {
     "double": ("fp64", "fp32", "fp16", "bf16"),

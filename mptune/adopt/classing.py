@@ -498,6 +498,7 @@ class _Finder:
                 self._union.join(own, self._place(value))
             return
         is_struct = kind.kind.name == "RECORD" and scalar_of(kind) is None
+        fields: Iterator[Hashable]
         if is_struct:
             fields = (field.get_usr() if scalar_of(field.type.get_canonical()) else None for field in kind.get_fields())
         else:  # (pointers to void keep nothing together)

@@ -237,9 +237,8 @@ class HostUses:
             self._same_pointers.join(pointer, next(loops))
         elif parent.kind in ANY_CAST and (places := self._places_in(parent)):
             self._typed.setdefault(pointer, []).extend(places)
-        elif parent.kind in ("CALL_EXPR", *ANY_CAST) and not self._is_for_any_type(node, above):
-            if node.extent is not None:
-                self._given_raw.setdefault(pointer, node.extent)
+        elif parent.kind in ("CALL_EXPR", *ANY_CAST) and node.extent and not self._is_for_any_type(node, above):
+            self._given_raw.setdefault(pointer, node.extent)
 
     def _reaching(self, node: Node, above: tuple[Node, ...]) -> None:
         """Note the address of a field that is a number: an offset from it may lead to the next field."""

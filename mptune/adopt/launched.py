@@ -207,9 +207,9 @@ def _launch(program: Program, launch: Launch, kernel: Kernel, passed: Iterable[_
 def classes_in(program: Program, capture: Capture) -> TypeClasses:
     """Return the type classes of a program, with what a run of it, its text and the user say of them.
 
-    Those that have the same memory in the run are one, as are those that its text can only give the same type. What its
-    text cannot give another type keeps its own: tuning finds no types that cannot be written. Kernels that are not to be
-    tuned keep theirs.
+    Those that have the same memory in the run are one, as are those that its text can only give the same type. Where
+    the text can have no other type, a class keeps its own: tuning finds no types that cannot be written. Kernels that
+    are not to be tuned keep theirs.
     """
     classes = type_classes(
         program,

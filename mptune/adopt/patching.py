@@ -466,7 +466,7 @@ class Patcher:
                 of_calls = [own if types.get(call, slot.spelled) == slot.spelled else types[call] for call in calls]
                 if len(set(of_calls)) > 1 or (not is_alone and set(of_calls) != {own}):
                     groups.setdefault((slot.spelled, own, *of_calls), []).append(place)
-            found = []
+            found: list[_HostParameter] = []
             for (default, own, *of_calls), at in groups.items():
                 numbered = (f"Real{number or ''}" for number in (0, *range(2, 2 + len(taken) + len(found))))
                 name = next(each for each in numbered if each not in (*taken, *(other.name for other in found)))

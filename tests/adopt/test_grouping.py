@@ -1,6 +1,5 @@
 """Few precision parameters for many type classes."""
 
-
 import pytest
 
 from mptune.adopt.classing import type_classes

@@ -1,4 +1,4 @@
-"""Types in functions of the host that are called for several buffers, in pointers to void, and in copies of any kind."""
+"""Types in functions of the host that are called for several buffers, in pointers to void, and in copies."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ DECLARED = UPLOAD.replace("static double", "double").replace(
 POINTERS = """\
 #include <cstdio>
 #include <vector>
-__global__ void k(double* a, double* b, double* c, double* d, double* e, double* f) { f[0] = a[0] + b[0] + c[0] + d[0] + e[0]; }
+__global__ void k(double* a, double* b, double* c, double* d, double* e, double* f) {
+    f[0] = a[0] + b[0] + c[0] + d[0] + e[0];
+}
 struct Pool {
     std::vector<void*> all;
     ~Pool() { for (void* each : all) cudaFree(each); }
@@ -189,8 +191,8 @@ def test_pointers_to_void_keep_only_the_types_of_memory_that_is_used_as_bytes(tm
     new, notes = patched(tmp_path, POINTERS, list("abcdef"))
     assert "k(float* a, float* b, float* c, double* d, double* e, float* f)" in new
     assert notes == (
-        "e: double instead, since more than its numbers are used at program.cu:23",
-        "d: double instead, since more than its numbers are used at program.cu:25",
+        "e: double instead, since more than its numbers are used at program.cu:25",
+        "d: double instead, since more than its numbers are used at program.cu:27",
     )
 
 
