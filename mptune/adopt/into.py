@@ -59,8 +59,8 @@ from mptune.source.loading import RECORD, adopted_record
 #: Values of a kernel's other parameters that are the program's own.
 _PLAIN: Final = {"policy": "accurate", "per_thread": 1, "per_thread_y": 1, "unroll": 1}
 _BLOCKS: Final = ("block", "block_x", "block_y", "block_z")
-#: How often classes whose types a compiler rejects are given wider ones.
-_MOST_ATTEMPTS: Final = 8
+#: How often only the classes whose types a compiler rejects get their own again, before all do.
+_MOST_ATTEMPTS: Final = 6
 #: How often each program is run to time it, unless one run takes long; and until these have taken so long.
 _FEWEST_ROUNDS: Final = 3
 _MOST_ROUNDS: Final = 15
@@ -166,10 +166,10 @@ def into(
         )
         classes = classes_in(program, captured)
         own = own_types(classes)
-        wanted, notes = _wanted(record, program, classes, trial)
+        wanted = _wanted(record, program, classes, trial)
         on_progress("compiling")
         patched, built, compilers, rejected = _compiled(program, classes, wanted)
-        notes += [*patched.notes, *rejected, *original.notes]
+        notes = [*patched.notes, *rejected, *original.notes]
         if found.info.flags:
             notes.append(f"compile it with {' '.join(found.info.flags)} as the run's kernels were: here it was not")
         on_progress("running both")
@@ -414,8 +414,8 @@ def _places(program: Program, settings: IntoSettings) -> dict[Path, Path]:
     return places
 
 
-def _wanted(record: _Record, program: Program, classes: TypeClasses, trial: Trial) -> tuple[dict[str, str], list[str]]:
-    """Return the precision that a trial has for each type class; and say where kernels that share one have several.
+def _wanted(record: _Record, program: Program, classes: TypeClasses, trial: Trial) -> dict[str, str]:
+    """Return the precision that a trial has for each type class: of several in kernels that share it, the widest.
 
     Raises:
         ProgramError: the program has no such class, or C++ no such type.
@@ -426,7 +426,6 @@ def _wanted(record: _Record, program: Program, classes: TypeClasses, trial: Tria
     }
     by_name = {each.name: each for each in classes.classes}
     wanted: dict[str, str] = {}
-    shared: dict[tuple[str, str], list[str]] = {}
     for parameter, members in record.classes.items():
         for name in members:
             if name not in by_name:
@@ -438,13 +437,7 @@ def _wanted(record: _Record, program: Program, classes: TypeClasses, trial: Tria
                     raise ProgramError(f"{key} is {value} in the run, for which programs have no type")
             if found:
                 wanted[name] = max(found.values(), key=lambda value: PRECISIONS[value].size_bytes)
-            if len(set(found.values())) > 1:
-                told_types = ", ".join(f"{key}={value}" for key, value in found.items())
-                shared.setdefault((SPELLED[wanted[name]], told_types), []).append(name)
-    return wanted, [
-        f"{', '.join(names)}: {spelled}, the widest of what kernels that share it have ({told_types})"
-        for (spelled, told_types), names in shared.items()
-    ]
+    return wanted
 
 
 def _not_in_text(trial: Trial, backend: str) -> Iterator[str]:
@@ -495,7 +488,7 @@ def _run_patched(
 def _compiled(
     program: Program, classes: TypeClasses, wanted: Mapping[str, str]
 ) -> tuple[Patch, Built, dict[str, str], list[str]]:
-    """Patch a program and compile it; types that a compiler rejects become wider.
+    """Patch a program and compile it; types that a compiler rejects become the program's own again.
 
     Returns:
         The patch, the program it makes, the result of each compiler, and what was given up.
@@ -504,25 +497,20 @@ def _compiled(
         ProgramError: no compiler takes it, not even with the program's own types.
     """
     types, notes, own = dict(wanted), list[str](), own_types(classes)
-    for attempt in range(_MOST_ATTEMPTS):
+    while True:
         made = patch(program, classes, types)
         try:
             built = _built(program, made.files)
             return made, built, {"host": "compiles", **_compiled_for_gpus(program, made)}, notes
         except ProgramError as error:
             narrow = [name for name, precision in made.types.items() if precision != own[name]]
-            is_late = attempt >= _MOST_ATTEMPTS - 2
-            blamed = [] if is_late else _blamed(str(error), made, classes, narrow)
-            blamed = blamed or narrow
-            if not blamed:
+            if not narrow:
                 raise
-            for name in blamed:
-                is_short = made.types[name] in ("fp16", "bf16") and own[name] == "fp64"
-                types[name] = "fp32" if is_short and not is_late else own[name]
+            blamed = (_blamed(str(error), made, classes, narrow) if len(notes) < _MOST_ATTEMPTS else []) or narrow
+            types |= {name: own[name] for name in blamed}
             first = next((line.strip() for line in str(error).splitlines()[1:]), str(error))
-            named = ", ".join(f"{name}: {SPELLED.get(types[name], own[name])} instead" for name in blamed)
+            named = ", ".join(f"{name}: {SPELLED[own[name]]} instead" for name in blamed)
             notes.append(f"{named}, since a compiler rejects it ({first[:160]})")
-    raise ProgramError(f"{program.sources[0].name} does not compile with other types, one after the other")
 
 
 def _blamed(message: str, made: Patch, classes: TypeClasses, narrow: Sequence[str]) -> list[str]:

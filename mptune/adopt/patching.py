@@ -624,10 +624,10 @@ class Patcher:
         for place, scalar in found.items():
             self._edits.surround(place, f"{scalar}(", ")")
 
-    def _edit_braced(self, *, on_host: bool = True) -> None:
+    def _edit_braced(self) -> None:
         """Cast numbers in braces to narrower types, to which C++ does not convert them by itself."""
         by_place = {each.extent: each for each in reversed(self._classes.braced)}
-        for each in (each for each in by_place.values() if on_host or each.is_device):
+        for each in by_place.values():
             is_narrow = self._is_changed(each.type_class) and self.types[each.type_class] == "fp32"
             is_own = each.is_device and bool(each.meets) and all(self._bits(name) < 64 for name in each.meets)
             if is_narrow and each.type_class not in self._at_uses and not is_own:

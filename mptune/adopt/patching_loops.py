@@ -71,9 +71,8 @@ def with_types_in_text(program: Program, classes: TypeClasses) -> TypeClasses:
 def tied_in_text(program: Program, classes: TypeClasses) -> list[set[str]]:
     """Return for each type class its name and those of the classes that a program's text gives a wide type with it."""
     own = own_types(classes)
-    limited = with_types_in_text(program, classes).classes
-    narrowest = {each.name: each.types[-1] if len(each.types) < 3 else "fp16" for each in limited if not each.kept}
-    narrowest = {name: precision for name, precision in narrowest.items() if precision != own[name]}
+    free = (each for each in with_types_in_text(program, classes).classes if not each.kept and len(each.types) > 1)
+    narrowest = {each.name: "fp16" if "fp16" in each.types else each.types[-1] for each in free}
     found: list[set[str]] = []
     for name in narrowest:
         patcher = settled(program, classes, {**narrowest, name: own[name]})

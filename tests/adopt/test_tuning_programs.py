@@ -14,6 +14,7 @@ import pytest
 from command_line import caller
 
 from mptune import cli
+from mptune.interop import read_run
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -46,8 +47,9 @@ def flow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flow]:
         how = ("--max-error", "1e-4", "--budget", "4", "--inputs", "1", "--verify", "0", "--backend", "host")
         tuned = called("tune", "./adopted/rod", *how, "--output", "rod.db")
         (parameter,) = adopted["parameters"]
-        chosen = f"{parameter['name']}=fp32"
-        emitted = called("emit", "rod.db", "--into", "rod.cu", "-o", "new.cu", "--configuration", chosen)
+        trials = read_run(folder / "rod.db").trials
+        number = next(n for n, each in enumerate(trials, 1) if each.configuration.get(parameter["name"]) == "fp32")
+        emitted = called("emit", "rod.db", "--into", "rod.cu", "-o", "new.cu", "--configuration", str(number))
         yield Flow(folder, adopted, tuned, emitted)
 
 
