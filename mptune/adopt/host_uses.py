@@ -6,7 +6,7 @@ Memory that is used so keeps its type in a patched program, with a line that say
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final
 
 from mptune.adopt.classes import Union
@@ -226,19 +226,32 @@ class HostUses:
         if node.referenced is None or not _leads_to_void(node.canonical):
             return
         pointer, outer = node.referenced.get_usr(), [each for each in above if each.kind not in TRANSPARENT]
-        while outer and (outer[-1].kind == "ARRAY_SUBSCRIPT_EXPR" or container_of(outer[-1]) is not None):
+        while outer and (outer[-1].kind == "ARRAY_SUBSCRIPT_EXPR" or outer[-1].operator in ("*", "&")):
             node = outer.pop()
-            above = above[: above.index(node)]
+        while outer and container_of(outer[-1]) is not None:
+            node = outer.pop()
         parent = outer[-1] if outer else None
-        if parent is None:
+        if parent is None or node.extent is None:
             return
         if parent.kind == "CXX_FOR_RANGE_STMT":
             loops = (child.usr for child in parent.children if child.kind == "VAR_DECL")
             self._same_pointers.join(pointer, next(loops))
         elif parent.kind in ANY_CAST and (places := self._places_in(parent)):
             self._typed.setdefault(pointer, []).extend(places)
-        elif parent.kind in ("CALL_EXPR", *ANY_CAST) and node.extent and not self._is_for_any_type(node, above):
-            self._given_raw.setdefault(pointer, node.extent)
+        elif parent.kind in ("CALL_EXPR", *ANY_CAST):
+            call, index = _given_to(node, above[: above.index(node)] if node in above else above)
+            if call is not None and (parameter := self._untyped_parameter(call, index)):
+                self._same_pointers.join(pointer, parameter)
+            elif call is None or not (_ALLOCATES.fullmatch(call.spelling) or call.spelling in _PRINTS):
+                self._given_raw.setdefault(pointer, node.extent)
+
+    def _untyped_parameter(self, call: Node, index: int) -> str:
+        """Return clang's name of the parameter of a function of the program that is a pointer to void; "" for none."""
+        function = self._function_of(call.referenced)
+        if function is None or not 0 <= index < len(function.parameters):
+            return ""
+        parameter = function.parameters[index]
+        return parameter.usr if _leads_to_void(parameter.canonical) else ""
 
     def _reaching(self, node: Node, above: tuple[Node, ...]) -> None:
         """Note the address of a field that is a number: an offset from it may lead to the next field."""
@@ -275,14 +288,13 @@ class HostUses:
 
     def _is_for_any_type(self, node: Node, above: tuple[Node, ...]) -> bool:
         """Whether an address is converted for a call that does the same with memory of any type."""
-        around = next((i for i, each in enumerate(reversed(above)) if each.kind not in _CONVERSIONS), len(above))
-        call = above[-1 - around] if around < len(above) else None
-        passed = above[-around] if around else node
-        if call is None or call.kind != "CALL_EXPR" or call.referenced is None:
+        call, index = _given_to(node, above)
+        if call is None or call.referenced is None:
             return False
         if self._unit.extent(call.referenced) is not None:
-            index = next((i for i, each in enumerate(call.arguments) if each.extent == passed.extent), -1)
-            return index >= 0 and self._only_allocates(call.referenced, index)
+            if parameter := self._untyped_parameter(call, index):
+                self._typed.setdefault(parameter, []).extend(self._places_in(without_casts(node)))
+            return bool(parameter)
         if RUNTIME.fullmatch(call.spelling) or call.spelling in (*_PRINTS, "free", "operator<<", "host_array"):
             return True
         if call.spelling not in ("memset", "memcpy", "memmove") or len(call.arguments) != 3:
@@ -298,25 +310,22 @@ class HostUses:
         are_structs = all(each is not None and each.kind.name == "RECORD" for each in (*elements, *sizes))
         return are_structs and bool(sizes) and len(set(map(bare_name, (*elements, *sizes)))) == 1
 
-    def _only_allocates(self, called: Any, index: int) -> bool:
-        """Whether a function of the program only allocates or frees the memory of a parameter."""
-        function = self._function_of(called)
-        if function is None or index >= len(function.parameters):
-            return False
-        parameter = function.parameters[index].cursor
 
-        def uses(node: Node) -> int:
-            return sum(each.referenced is not None and each.referenced == parameter for each in node.walk())
-
-        calls = (node for node in function.block.walk() if node.kind == "CALL_EXPR")
-        return uses(function.block) == sum(uses(call) for call in calls if _ALLOCATES.fullmatch(call.spelling))
+def _given_to(node: Node, above: Sequence[Node]) -> tuple[Node | None, int]:
+    """Return the call that is given an expression, converted or not, and as which argument; None for no call."""
+    outer = list(above)
+    while outer and outer[-1].kind in _CONVERSIONS:
+        node = outer.pop()
+    call = outer[-1] if outer and outer[-1].kind == "CALL_EXPR" else None
+    arguments = call.arguments if call is not None else ()
+    return call, next((index for index, each in enumerate(arguments) if each.extent == node.extent), -1)
 
 
 def _leads_to_void(canonical: Any) -> bool:
-    """Whether a type is a pointer to void, or an array or container of such pointers."""
-    while is_array(canonical) or held_by(canonical) is not None:
+    """Whether a type is a pointer to void, a pointer to such a pointer, or an array or container of them."""
+    while is_array(canonical) or held_by(canonical) is not None or canonical.kind.name == "POINTER":
         canonical = pointee(canonical)
-    return bool(canonical.kind.name == "POINTER" and pointee(canonical).kind.name == "VOID")
+    return bool(canonical.kind.name == "VOID")
 
 
 def _holder(above: tuple[Node, ...]) -> str:

@@ -125,6 +125,33 @@ int main() {
 """
 
 
+#: Uses of the memory of ``x`` by pointers to void, and whether it may have another type.
+UNTYPED = {
+    "void* p = x; cudaMemcpy(p, h, 8, cudaMemcpyHostToDevice);": False,
+    "void* p = x; cudaMemset(p, 0, 8);": False,
+    "void* p[1] = {x}; cudaFree(p[0]);": True,
+    "release(x);": True,
+    "release_all((void**)&x);": True,
+    "copy_in(x, h, 8);": False,
+    "void* p; cudaMalloc(&p, 8); x = (double*)p;": True,
+}
+FUNCTIONS = """\
+void release(void* p) { cudaFree(p); }
+void release_all(void** p) { release(*p); }
+void copy_in(void* to, const void* from, size_t n) { cudaMemcpy(to, from, n, cudaMemcpyHostToDevice); }
+__global__ void k(double* x) { x[0] = 1.0; }
+"""
+
+
+@pytest.mark.parametrize("use", UNTYPED)
+def test_memory_that_is_copied_by_a_pointer_to_void_keeps_its_type(use: str, tmp_path: Path) -> None:
+    text = (
+        f"{FUNCTIONS}int main() {{\n    double *x, h[1];\n    cudaMalloc(&x, 8);\n    k<<<1, 1>>>(x);\n    {use}\n}}\n"
+    )
+    new, notes = patched(tmp_path, text, ["x"])
+    assert (notes == ()) == ("float* x" in new) == UNTYPED[use]
+
+
 def patched(folder: Path, text: str, narrow: Collection[str]) -> tuple[str, tuple[str, ...]]:
     """The new text, which clang takes, and the notes."""
     path = (folder / "program.cu").resolve()
