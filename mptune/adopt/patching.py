@@ -105,15 +105,15 @@ class _HostParameter:
     Attributes:
         name: the parameter's.
         default: what the function has there in the program, as it is written.
-        own: the type that this is.
-        types: what it stands for in each call; calls are as those of a :class:`TypeSlot`.
+        own: the type that this is in each call; calls are as those of a :class:`TypeSlot`.
+        types: what it stands for in each call from now on.
         places: where it is written.
         is_deduced: whether calls need not write it: it is the type of what a parameter points at.
     """
 
     name: str
     default: str
-    own: str
+    own: Mapping[tuple[Extent, ...], str]
     types: Mapping[tuple[Extent, ...], str]
     places: frozenset[Extent]
     is_deduced: bool
@@ -143,6 +143,8 @@ class Patcher:
         self._parameters = {(each.function.label, each.name): each for each in self._template_parameters()}
         self._can_be_templates = _can_be_templates(program)
         self._host_parameters: dict[Extent, list[_HostParameter]] = {}
+        #: The labels of the functions that calls of the host are of.
+        self._called: dict[tuple[Extent, ...], str] = {}
 
     # -- which types can be had ------------------------------------------------------------------
 
@@ -447,38 +449,37 @@ class Patcher:
 
     def _settle_host_calls(self) -> None:
         """Give functions of the host parameters for the types that their calls have; these calls name them."""
-        self._host_parameters = {}
-        by_definition: dict[Extent, dict[Extent, dict[tuple[Extent, ...], str]]] = {}
-        spelled: dict[Extent, TypeSlot] = {}
+        self._host_parameters, self._called = {}, {}
+        by_definition: dict[Extent, dict[Extent, dict[tuple[Extent, ...], tuple[TypeSlot, str]]]] = {}
         for each, slot in self._slots():
             if (definition := self._definition(slot)) is not None:
-                types = by_definition.setdefault(definition, {}).setdefault(slot.extent, {})
-                types[slot.call] = self._type_at(slot, each)
-                spelled[slot.extent] = slot
+                places = by_definition.setdefault(definition, {})
+                places.setdefault(slot.extent, {})[slot.call] = slot, self._type_at(slot, each)
         taken = {token.text for file in self._program.files for token in tokens(file.text)}
         for definition, places in by_definition.items():
-            calls = list(dict.fromkeys(call for types in places.values() for call in types))
+            self._called |= {call: slot.function for types in places.values() for call, (slot, _) in types.items()}
             is_alone = sum(function.extent == definition for function in self._functions.values()) == 1
-            groups: dict[tuple[str, ...], list[Extent]] = {}
+            groups: dict[tuple[tuple[tuple[Extent, ...], str], ...], dict[Extent, TypeSlot]] = {}
             for place, types in places.items():
-                slot = spelled[place]
-                own = f"{slot.scalar}{slot.components}" if slot.components > 1 else slot.scalar
-                of_calls = [own if types.get(call, slot.spelled) == slot.spelled else types[call] for call in calls]
-                if len(set(of_calls)) > 1 or (not is_alone and set(of_calls) != {own}):
-                    groups.setdefault((slot.spelled, own, *of_calls), []).append(place)
+                own = {call: _own_type(slot) for call, (slot, _) in types.items()}
+                new = {call: own[call] if text == slot.spelled else text for call, (slot, text) in types.items()}
+                if new != own and (not is_alone or len(set(new.values())) > 1):
+                    groups.setdefault(tuple(new.items()), {})[place] = next(slot for slot, _ in types.values())
             found: list[_HostParameter] = []
-            for (default, own, *of_calls), at in groups.items():
+            for types_of_calls, at in groups.items():
                 numbered = (f"Real{number or ''}" for number in (0, *range(2, 2 + len(taken) + len(found))))
                 name = next(each for each in numbered if each not in (*taken, *(other.name for other in found)))
-                is_deduced = any(self._is_pointed_at(spelled[place]) for place in at)
-                by_call = dict(zip(calls, of_calls, strict=True))
-                found.append(_HostParameter(name, default, own, by_call, frozenset(at), is_deduced))
+                first, is_deduced = next(iter(at)), any(map(self._is_pointed_at, at.values()))
+                own = {call: _own_type(slot) for call, (slot, _) in places[first].items()}
+                default = at[first].spelled
+                found.append(_HostParameter(name, default, own, dict(types_of_calls), frozenset(at), is_deduced))
             self._host_parameters[definition] = sorted(found, key=lambda each: each.is_deduced)
         for written, (_, calls) in self._calls_in_text().items():
             if None in self._arguments_of(written):
                 within = set(calls)
                 names = [each.name for each, slot in self._slots() if slot.call in within]
-                self._widen(names, self._widest(names), f"the call at {written} is one for all of them")
+                is_one = len({self.types[name] for name in names}) == 1  # the call cannot name any type
+                self._widen(names, "fp64" if is_one else self._widest(names), f"the call at {written} has one type")
 
     def _is_pointed_at(self, slot: TypeSlot) -> bool:
         """Whether a slot is the type that a parameter of a function of the host points at."""
@@ -504,8 +505,15 @@ class Patcher:
             types = [each.types[call] for call in calls]
             same = [other.name for other in outer if [other.types.get(call[:-1]) for call in calls] == types]
             given.append(next(iter(same), None) if len(set(types)) > 1 else types[0])
-            shown = len(given) if not each.is_deduced and set(types) != {each.own} else shown
-        return given[:shown]
+            is_own = all(each.types[call] == each.own[call] for call in calls)
+            shown = len(given) if not each.is_deduced and not is_own else shown
+        function = self._functions[self._called[calls[0]]]
+        is_named = re.search(rf"\b{function.name}\s*(<.*)?$", self._callee(written), re.DOTALL) is not None
+        return given[:shown] if is_named else [None] * shown
+
+    def _callee(self, written: Extent) -> str:
+        """Return the text of a call up to its arguments."""
+        return self._text(written)[: _arguments_at(self._text(written))].rstrip()
 
     def _settle_reads(self) -> None:
         """What is made a float where it is used must not be a double in another instantiation."""
@@ -557,15 +565,15 @@ class Patcher:
                 line = self._source(definition).text[: definition.start].rpartition("\n")[2]
                 indent = line if line.isspace() else ""
                 self._edits.insert(definition.file, definition.start, f"template <{declared}>\n{indent}")
-        for written, (definition, _) in self._calls_in_text().items():
+        for written, (_, (call, *_)) in self._calls_in_text().items():
             if given := [each for each in self._arguments_of(written) if each is not None]:
-                callee = self._text(written)[: _arguments_at(self._text(written))].rstrip()
+                callee = self._callee(written)
                 end = written.start + len(callee)
                 if callee.endswith(">"):
                     self._edits.insert(written.file, end - 1, "".join(f", {each}" for each in given))
                 else:
-                    own = next(f.arguments for f in self._functions.values() if f.extent == definition)
-                    self._edits.insert(written.file, end, f"<{', '.join((*(each.value for each in own), *given))}>")
+                    own = (each.value for each in self._functions[self._called[call]].arguments)
+                    self._edits.insert(written.file, end, f"<{', '.join((*own, *given))}>")
 
     def _host_parameter(self, slot: TypeSlot) -> str:
         """Return the parameter that a slot in a function of the host is written with; "" for none."""
@@ -899,6 +907,10 @@ def with_types(text: str, place: Extent, new: Mapping[str, str]) -> dict[Extent,
             split = f";\n{indent[1] if indent else ''}{beginning.lstrip()}{after}{closed} "
             changes[Extent(comma.file, comma.start, end, comma.line)] = split
     return changes
+
+
+def _own_type(slot: TypeSlot) -> str:
+    return f"{slot.scalar}{slot.components}" if slot.components > 1 else slot.scalar
 
 
 def _arguments_at(call: str) -> int:

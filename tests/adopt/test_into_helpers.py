@@ -205,6 +205,22 @@ def test_a_template_that_the_host_calls_with_integers_too_gets_a_second_type(tmp
         assert line in new
 
 
+def test_a_template_that_the_host_calls_with_floats_too_is_called_for_each(tmp_path: Path) -> None:
+    floats = BESIDE_INT.replace("std::vector<int> at(1);", "std::vector<int> at(1);\n    std::vector<float> few(1);")
+    floats = floats.replace("    gather<<<", "    float* other = to_device(few);\n    other = nullptr;\n    gather<<<")
+    new, notes = patched(tmp_path, floats, ["x"])
+    assert notes == ()
+    assert "    float* from = to_device<double, float>(x);\n" in new
+    assert "    float* other = to_device(few);\n" in new
+
+
+def test_a_call_in_a_macro_is_not_written(tmp_path: Path) -> None:
+    macro = UPLOAD.replace("__global__", "#define UP(x) upload(x)\n__global__").replace("= upload(", "= UP(")
+    new, (note,) = patched(tmp_path, macro, ["kappa"])
+    assert new == macro
+    assert note.startswith("kappa: double instead, since the call at program.cu:")
+
+
 def test_a_function_that_cannot_become_a_template_has_one_type_for_all_calls(tmp_path: Path) -> None:
     new, (note,) = patched(tmp_path, DECLARED, ["kappa"])
     assert new == DECLARED
