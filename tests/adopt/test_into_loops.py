@@ -119,7 +119,8 @@ def test_lists_of_arrays_are_split_where_some_keep_their_type(tmp_path: Path, de
         + f"    std::fwrite({pointer}, sizeof(double), n, stdout);\n}}\n"
     )
     made = narrowed(path)
-    text = " ".join(made.changed[0].text.split())
+    (file,) = made.files
+    text = " ".join(file.text.split())
     assert (LISTS[declared] or declared) in text, made.notes
     assert any("is the type of all" in note for note in made.notes) == (not LISTS[declared])
 
