@@ -130,21 +130,29 @@ class Patcher:
         self._program, self._classes = program, classes
         self._by_name = {each.name: each for each in classes.classes}
         self._own = own_types(classes)
-        self.types = {**self._own, **{name: wanted[name] for name in wanted if name in self._own}}
-        self._why: dict[str, str] = {}
         self._edits = Edits(program.files)
         self._is_hip = any("hip/hip_runtime" in file.text for file in program.files)
         self._functions = {f.label: f for unit in program.units for f in unit.functions}
         #: Functions that files need for copies: by file, those of names, and those of vectors (to, from).
         self._helpers: dict[object, set[str]] = {}
         self._vector_copies: dict[object, set[tuple[str, str]]] = {}
-        #: Classes of constants that the host uses, too: they are converted where kernels use them.
-        self._at_uses: set[str] = set()
         self._parameters = {(each.function.label, each.name): each for each in self._template_parameters()}
         self._can_be_templates = _can_be_templates(program)
+        self._shared = _called_by_host(self._functions.values())
+        self._words = {token.text for file in program.files for token in tokens(file.text)}
         self._host_parameters: dict[Extent, list[_HostParameter]] = {}
         #: The labels of the functions that calls of the host are of.
         self._called: dict[tuple[Extent, ...], str] = {}
+        self.want(wanted)
+
+    def want(self, wanted: Mapping[str, str]) -> None:
+        """Begin with these precisions of classes, and the program's own for all others."""
+        self.types = {**self._own, **{name: wanted[name] for name in wanted if name in self._own}}
+        self._why: dict[str, str] = {}
+        #: Classes of constants that the host uses, too: they are converted where kernels use them.
+        self._at_uses: set[str] = set()
+        for each in self._parameters.values():
+            each.new, each.is_free = each.own, True
 
     # -- which types can be had ------------------------------------------------------------------
 
@@ -217,17 +225,8 @@ class Patcher:
 
     def _settle_host_functions(self) -> None:
         """Functions of the device that the host calls as well compute there what they did."""
-        usrs = {other.usr: other for other in self._functions.values() if other.is_device and not other.is_kernel}
-        bodies = (function.block for function in self._functions.values() if not function.is_device)
-        named = (
-            node.referenced for body in bodies for node in body.walk() if node.kind in ("CALL_EXPR", "DECL_REF_EXPR")
-        )
-        called = {
-            cursor.get_usr() for cursor in named if cursor is not None and cursor.kind.name.startswith("FUNCTION")
-        }
-        shared = {other.label: other.name for usr, other in usrs.items() if usr in called}
         for each in self._classes.classes:
-            name = next((shared[slot.function] for slot in each.slots if slot.function in shared), "")
+            name = next((self._shared[slot.function] for slot in each.slots if slot.function in self._shared), "")
             if name:
                 self._keep([each.name], f"the host calls {name} as well")
 
@@ -455,7 +454,7 @@ class Patcher:
             if (definition := self._definition(slot)) is not None:
                 places = by_definition.setdefault(definition, {})
                 places.setdefault(slot.extent, {})[slot.call] = slot, self._type_at(slot, each)
-        taken = {token.text for file in self._program.files for token in tokens(file.text)}
+        taken = self._words
         for definition, places in by_definition.items():
             self._called |= {call: slot.function for types in places.values() for call, (slot, _) in types.items()}
             is_alone = sum(function.extent == definition for function in self._functions.values()) == 1
@@ -921,6 +920,15 @@ def _arguments_at(call: str) -> int:
         if depth == 0:
             return at
     return 0
+
+
+def _called_by_host(functions: Collection[Function]) -> dict[str, str]:
+    """Return the functions of the device that the host calls as well: names by label."""
+    usrs = {other.usr: other for other in functions if other.is_device and not other.is_kernel}
+    bodies = (function.block for function in functions if not function.is_device)
+    named = (node.referenced for body in bodies for node in body.walk() if node.kind in ("CALL_EXPR", "DECL_REF_EXPR"))
+    called = {cursor.get_usr() for cursor in named if cursor is not None and cursor.kind.name.startswith("FUNCTION")}
+    return {other.label: other.name for usr, other in usrs.items() if usr in called}
 
 
 def _can_be_templates(program: Program) -> frozenset[Extent]:

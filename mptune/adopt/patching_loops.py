@@ -74,8 +74,10 @@ def tied_in_text(program: Program, classes: TypeClasses) -> list[set[str]]:
     free = (each for each in with_types_in_text(program, classes).classes if not each.kept and len(each.types) > 1)
     narrowest = {each.name: "fp16" if "fp16" in each.types else each.types[-1] for each in free}
     found: list[set[str]] = []
+    patcher = settled(program, classes, narrowest)
     for name in narrowest:
-        patcher = settled(program, classes, {**narrowest, name: own[name]})
+        patcher.want({**narrowest, name: own[name]})
+        patcher.settle()
         found.append({name, *(other for other in narrowest if patcher.types[other] == own[other])})
     return found
 
