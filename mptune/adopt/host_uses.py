@@ -60,6 +60,9 @@ class HostUses:
         #: of the array or container of them; variables that loop over these are joined with them.
         self._typed: dict[str, list[Hashable]] = {}
         self._given_raw: dict[str, Extent] = {}
+        #: The memory whose addresses pointers to void are given, and where such pointers are cast to one with a type.
+        self._stored: dict[str, list[Hashable]] = {}
+        self._cast_back: dict[str, Extent] = {}
         self._same_pointers = Union()
         #: Addresses of fields that may lead to the other fields of their struct.
         self._reached: list[tuple[Extent, list[str]]] = []
@@ -72,8 +75,9 @@ class HostUses:
         """
         raw = dict(self._raw)
         same = self._same_pointers.root
-        for given, extent in self._given_raw.items():
-            for pointer, places in self._typed.items():
+        casts = {pointer: e for pointer, e in self._cast_back.items() if same(pointer) in map(same, self._stored)}
+        for given, extent in (*self._given_raw.items(), *casts.items()):
+            for pointer, places in (*self._typed.items(), *self._stored.items()):
                 if same(pointer) == same(given):
                     raw.update(dict.fromkeys((extent, place) for place in places))
         for extent, fields in self._reached:
@@ -151,7 +155,7 @@ class HostUses:
         if is_base or self._is_for_any_type(node, above):
             return
         if new is not None and new.kind.name == "VOID" and (holder := _holder(above)):
-            self._typed.setdefault(holder, []).extend(self._places_in(inner))
+            self._stored.setdefault(holder, []).extend(self._places_in(inner))
             return
         self.note(node, inner, old)
         if new is not None and old.kind.name != "VOID":
@@ -219,7 +223,7 @@ class HostUses:
         variable = next((each for each in reversed(above) if each.kind == "VAR_DECL"), None)
         if variable is not None and _leads_to_void(variable.canonical):
             for each in node.children:
-                self._typed.setdefault(variable.usr, []).extend(self._places_in(each))
+                self._stored.setdefault(variable.usr, []).extend(self._places_in(each))
 
     def _untyped(self, node: Node, above: tuple[Node, ...]) -> None:
         """Note the casts of a pointer to void, or of one in an array or container, and the calls that are given it."""
@@ -231,13 +235,14 @@ class HostUses:
         while outer and container_of(outer[-1]) is not None:
             node = outer.pop()
         parent = outer[-1] if outer else None
-        if parent is None or node.extent is None:
+        if parent is None or node.extent is None or (parent.kind in ANY_CAST and parent.canonical.kind.name == "VOID"):
             return
         if parent.kind == "CXX_FOR_RANGE_STMT":
             loops = (child.usr for child in parent.children if child.kind == "VAR_DECL")
             self._same_pointers.join(pointer, next(loops))
         elif parent.kind in ANY_CAST and (places := self._places_in(parent)):
             self._typed.setdefault(pointer, []).extend(places)
+            self._cast_back.setdefault(pointer, node.extent)
         elif parent.kind in ("CALL_EXPR", *ANY_CAST):
             call, index = _given_to(node, above[: above.index(node)] if node in above else above)
             if call is not None and (parameter := self._untyped_parameter(call, index)):
@@ -293,7 +298,7 @@ class HostUses:
             return False
         if self._unit.extent(call.referenced) is not None:
             if parameter := self._untyped_parameter(call, index):
-                self._typed.setdefault(parameter, []).extend(self._places_in(without_casts(node)))
+                self._stored.setdefault(parameter, []).extend(self._places_in(without_casts(node)))
             return bool(parameter)
         if RUNTIME.fullmatch(call.spelling) or call.spelling in (*_PRINTS, "free", "operator<<", "host_array"):
             return True

@@ -134,6 +134,8 @@ UNTYPED = {
     "release_all((void**)&x);": True,
     "copy_in(x, h, 8);": False,
     "void* p; cudaMalloc(&p, 8); x = (double*)p;": True,
+    "void* p = x; double* y = (double*)p; y[0] = 1.0;": False,
+    "void* p = x; if (p == nullptr) return 1;": True,
 }
 FUNCTIONS = """\
 void release(void* p) { cudaFree(p); }
