@@ -26,7 +26,6 @@ from mptune.adopt.apart import Apart, Outputs
 from mptune.adopt.blocks import split_kernels
 from mptune.adopt.capture import FOR_KERNEL, Capture, CheckFailedError, Copy, capture, plain_name, told_apart
 from mptune.adopt.classes import TypeClass, TypeClasses
-from mptune.adopt.finding import OFFERED
 from mptune.adopt.findings import SIGNED, UNSIGNED, Draws, Findings, listed, over_each
 from mptune.adopt.grouping import parameters_of
 from mptune.adopt.launched import classes_in
@@ -483,7 +482,7 @@ def _check_loops(program: Program, captured: Capture, built: Built, settings: Ad
 def _free(program: Program, classes: TypeClasses) -> list[TypeClass]:
     """Return the type classes that may change their type."""
     launched = {site.kernel for site in program.launches}
-    return [c for c in classes.classes if not c.kept and c.scalar in OFFERED and launched & set(c.kernels)]
+    return [c for c in classes.classes if not c.kept and len(c.types) > 1 and launched & set(c.kernels)]
 
 
 def _compared(made: Adopted, outputs: Outputs) -> tuple[dict[str, float], str]:

@@ -20,11 +20,11 @@ class Resized:
 
     Attributes:
         names: the new names of types, by the old ones.
-        divisor: the ratio of the sizes of the old and the new type; 0 if the number stays where it names no type.
+        scaled: what is written after a number that names no type, such as `` / 2``; "" if it stays.
     """
 
     names: Mapping[str, str]
-    divisor: int
+    scaled: str
 
     def found(self, text: str) -> list[tuple[int, int, str]]:
         """Return the types whose size is in a text: begin, end and new name."""
@@ -94,9 +94,8 @@ class ByteCounts:
                 changes |= {place: name for place, name in types.items() if place not in slots}
                 for use, (usr, value) in uses.items():
                     values.setdefault(usr, {})[use] = value
-            elif not types and resized.divisor:
-                whole = text if _FACTORS.fullmatch(text) else f"({text})"
-                changes[count] = f"{whole} / {resized.divisor}"
+            elif not types and resized.scaled:
+                changes[count] = (text if _FACTORS.fullmatch(text) else f"({text})") + resized.scaled
         for usr, new in values.items():
             if new.keys() == self._uses[usr] and len(set(new.values())) == 1:
                 changes[self._values[usr]] = next(iter(new.values()))

@@ -12,6 +12,12 @@ from typing import Final
 
 from mptune.adopt.parsing import Extent
 
+#: The types offered for one that is written in the program, the program's own first.
+OFFERED: Final = {
+    "double": ("fp64", "fp32", "fp16", "bf16"),
+    "float": ("fp32", "fp16", "bf16"),
+}
+
 
 class Union:
     """Disjoint sets of nodes, joined step by step."""
@@ -96,6 +102,7 @@ class TypeClass:
             "argument" (a number that a kernel or function is given by value), "result" (of a device function).
         kernels: the labels of the kernels whose code has a slot of it.
         kept: why it must keep its type; "" if it may change.
+        types: the precisions that it may have, its own first.
     """
 
     name: str
@@ -105,6 +112,7 @@ class TypeClass:
     role: str
     kernels: tuple[str, ...]
     kept: str
+    types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from mptune.adopt.classes import (
+    OFFERED,
     Braced,
     Choice,
     Copy,
@@ -63,24 +64,27 @@ _MOST_CALLS: Final = 400
 _MOST_CALLS_DEEP: Final = 4
 
 
-def type_classes(
-    program: Program, sharing: Callable[[TypeClasses], Iterable[Iterable[str]]] | None = None
-) -> TypeClasses:
+_Groups = Callable[[TypeClasses], Iterable[Iterable[str]]]
+
+
+def type_classes(program: Program, sharing: _Groups | None = None, tied: _Groups | None = None) -> TypeClasses:
     """Find the type classes of a program.
 
     Args:
         program: the program.
         sharing: gives the names of the classes that a run has in the same memory, for each memory: they become one.
+        tied: gives the names of the classes that must have the same type for another reason: they become one.
     """
     finder = _Finder(program)
     finder.read()
     found = finder.result()
-    groups = [list(group) for group in sharing(found)] if sharing is not None else []
-    if not any(len(group) > 1 for group in groups):
-        return found
-    for group in groups:
-        finder.share(found[name].slots[0] for name in group)
-    return finder.result()
+    for joins in (sharing, tied):
+        groups = [list(group) for group in joins(found)] if joins is not None else []
+        if any(len(group) > 1 for group in groups):
+            for group in groups:
+                finder.share((found[name].slots[0] for name in group), in_memory=joins is sharing)
+            found = finder.result()
+    return found
 
 
 class _Finder:
@@ -129,11 +133,11 @@ class _Finder:
         ]
         self._structs_in_memory()
 
-    def share(self, slots: Iterable[TypeSlot]) -> None:
-        """Join slots that a run has in the same memory."""
+    def share(self, slots: Iterable[TypeSlot], *, in_memory: bool) -> None:
+        """Join slots that must have one type, such as those that a run has in the same memory."""
         nodes = [_node(slot) for slot in slots]
         self._union.join(*nodes)
-        self._in_memory += nodes[: len(nodes) > 1]
+        self._in_memory += nodes[: in_memory and len(nodes) > 1]
 
     def _structs_in_memory(self) -> None:
         """Let the fields of structs in memory have one type, if nothing else is in them; else they keep theirs."""
@@ -492,8 +496,11 @@ class _Finder:
                 self._union.join(own, self._place(value))
             return
         is_struct = kind.kind.name == "RECORD" and scalar_of(kind) is None
-        own = own if scalar_of(kind) is not None else None  # addresses in a list of void* have nothing in common
-        fields = (field.get_usr() for field in kind.get_fields()) if is_struct else itertools.repeat(own)
+        fields: Iterator[Hashable]
+        if is_struct:
+            fields = (field.get_usr() if scalar_of(field.type.get_canonical()) else None for field in kind.get_fields())
+        else:  # (pointers to void keep nothing together)
+            fields = itertools.repeat(own if scalar_of(kind) is not None else None)
         for place, each in zip(fields, value.children, strict=False):
             named = each.children[0] if each.children and each.children[0].kind == "MEMBER_REF" else None
             if named is not None and named.referenced is not None:  # { .x = 1 }
@@ -589,7 +596,7 @@ class _Finder:
         elif runtime := RUNTIME.fullmatch(name):
             self._runtime(node, f"cuda{runtime[1]}", arguments)
         elif (
-            name in ("swap", "operator=", "reset")
+            name in ("swap", "operator=", "reset", "push_back", "emplace_back")
             and arguments
             and (name == "swap" or is_pointer(arguments[-1].canonical))
         ):
@@ -680,6 +687,8 @@ class _Finder:
         if kind == "BINARY_OPERATOR":
             sides = [child for child in children if is_pointer(child.canonical)]
             return self._place(sides[-1] if node.operator == "," else sides[0]) if sides else None
+        if kind == "INIT_LIST_EXPR" and scalar_of(node.canonical) is None:  # pointers to void keep nothing together
+            return None
         if kind in ("INIT_LIST_EXPR", "CONDITIONAL_OPERATOR"):
             sides = (
                 [child for child in children if is_pointer(child.canonical)] if kind[0] == "I" else list(children[1:])
@@ -858,6 +867,7 @@ class _Finder:
                     role="buffer" if root in in_memory else role_of(members, root in updated),
                     kernels=kernels[root],
                     kept=kept.get(root, "") or mixed(members),
+                    types=OFFERED.get(members[0].slot.scalar, ()),
                 )
                 for root, members in groups.items()
             ),

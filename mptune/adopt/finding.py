@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mptune.adopt.blocks import UNROLL
 from mptune.adopt.capture import FOR_KERNEL, Allocation, Capture, Copy, Fill, Launch, Place
-from mptune.adopt.classes import TypeClass, TypeClasses
+from mptune.adopt.classes import OFFERED, TypeClass, TypeClasses
 from mptune.adopt.findings import (
     AdoptedBuffer,
     AdoptedKernel,
@@ -44,11 +44,6 @@ from mptune.adopt.template import Template, class_of, template
 from mptune.kernel.application import TAKEN
 from mptune.precision import POLICIES
 
-#: The types offered for one that is written in the program, the program's own first.
-OFFERED: Final = {
-    "double": ("fp64", "fp32", "fp16", "bf16"),
-    "float": ("fp32", "fp16", "bf16"),
-}
 #: Names that a definition file may have of its own.
 _OF_MODULE: Final = ("AdoptedApplication", "HERE", "Live", "Path", "application", "steps")
 _ROLES: Final = {"in": "In", "out": "Out", "inout": "InOut", "scalar": "Scalar"}
@@ -227,7 +222,7 @@ def _parameters(known: _Known, kernels: Collection[AdoptedKernel]) -> Iterator[A
     for name in dict.fromkeys(known.parameter_of.values()):
         if any(name in each.precisions for each in kernels):
             classes = tuple(each for each in known.classes.classes if known.parameter_of.get(each.name) == name)
-            yield AdoptedParameter(name, max((OFFERED[each.scalar] for each in classes), key=len), classes)
+            yield AdoptedParameter(name, min((each.types for each in classes), key=len), classes)
 
 
 def _named(each: LaunchedKernel, number: str) -> str:

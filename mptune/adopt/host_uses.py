@@ -6,9 +6,11 @@ Memory that is used so keeps its type in a patched program, with a line that say
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final
 
+from mptune.adopt.classes import Union
+from mptune.adopt.containers import container_of, held_by
 from mptune.adopt.number_types import (
     bare_name,
     element_behind,
@@ -17,6 +19,7 @@ from mptune.adopt.number_types import (
     is_pointer,
     math_function,
     numbers_in,
+    pointee,
     scalar_of,
 )
 from mptune.adopt.parsing import ANY_CAST, TRANSPARENT, Extent, Function, Node, TranslationUnit, bare, without_casts
@@ -53,9 +56,14 @@ class HostUses:
         #: Fields of structs by value that the host computes, and the first computation with each field.
         self._computed: set[Hashable] = set()
         self._read_back: dict[Hashable, Extent] = {}
-        #: The memory that pointers to void are cast to, and a call with such a pointer, by clang's name of the pointer.
+        #: The memory that pointers to void lead to, and a call with such a pointer, by clang's name of the pointer, or
+        #: of the array or container of them; variables that loop over these are joined with them.
         self._typed: dict[str, list[Hashable]] = {}
         self._given_raw: dict[str, Extent] = {}
+        #: The memory whose addresses pointers to void are given, and where such pointers are cast to one with a type.
+        self._stored: dict[str, list[Hashable]] = {}
+        self._cast_back: dict[str, Extent] = {}
+        self._same_pointers = Union()
         #: Addresses of fields that may lead to the other fields of their struct.
         self._reached: list[tuple[Extent, list[str]]] = []
 
@@ -66,8 +74,12 @@ class HostUses:
             root: gives the node that stands for all of one type.
         """
         raw = dict(self._raw)
-        for pointer, extent in self._given_raw.items():
-            raw.update(dict.fromkeys((extent, place) for place in self._typed.get(pointer, ())))
+        same = self._same_pointers.root
+        casts = {pointer: e for pointer, e in self._cast_back.items() if same(pointer) in map(same, self._stored)}
+        for given, extent in (*self._given_raw.items(), *casts.items()):
+            for pointer, places in (*self._typed.items(), *self._stored.items()):
+                if same(pointer) == same(given):
+                    raw.update(dict.fromkeys((extent, place) for place in places))
         for extent, fields in self._reached:
             if len(set(map(root, fields))) > 1:
                 raw.update(dict.fromkeys((extent, field) for field in fields))
@@ -107,8 +119,10 @@ class HostUses:
             self._passing(node)
         elif kind == "CXX_UNARY_EXPR":
             self._counting(node, above)
-        elif kind == "DECL_REF_EXPR":
+        elif kind in ("DECL_REF_EXPR", "MEMBER_REF_EXPR"):
             self._untyped(node, above)
+        elif kind == "INIT_LIST_EXPR":
+            self._listing(node, above)
         elif kind == "UNARY_OPERATOR" and node.operator == "&":
             self._reaching(node, above)
         elif kind in ("UNEXPOSED_EXPR", _COMPOUND) or node.operator == "=":
@@ -139,6 +153,9 @@ class HostUses:
         is_struct = new is not None and {old.kind.name, new.kind.name} == {"RECORD"}
         is_base = is_struct and node.kind in ("UNEXPOSED_EXPR", "CXX_STATIC_CAST_EXPR")
         if is_base or self._is_for_any_type(node, above):
+            return
+        if new is not None and new.kind.name == "VOID" and (holder := _holder(above)):
+            self._stored.setdefault(holder, []).extend(self._places_in(inner))
             return
         self.note(node, inner, old)
         if new is not None and old.kind.name != "VOID":
@@ -194,20 +211,52 @@ class HostUses:
         if is_used:
             self._read_back.setdefault(field, node.extent)
 
+    def _places_in(self, address: Node) -> list[Hashable]:
+        """Return the nodes of the memory with numbers that an address leads to; of a struct, its numbers."""
+        element = element_behind(address.canonical)
+        if element is None or (scalar_of(element) is None and element.kind.name != "RECORD"):
+            return []
+        return [self._place(address)] if scalar_of(element) is not None else list(numbers_in(element))
+
+    def _listing(self, node: Node, above: tuple[Node, ...]) -> None:
+        """Note the memory whose addresses are listed as the elements of an array or container of pointers to void."""
+        variable = next((each for each in reversed(above) if each.kind == "VAR_DECL"), None)
+        if variable is not None and _leads_to_void(variable.canonical):
+            for each in node.children:
+                self._stored.setdefault(variable.usr, []).extend(self._places_in(each))
+
     def _untyped(self, node: Node, above: tuple[Node, ...]) -> None:
-        """Note the casts of a pointer to void, and the calls that are given it."""
-        parent = next((each for each in reversed(above) if each.kind not in TRANSPARENT), None)
-        is_untyped = node.canonical.kind.name == "POINTER" and element_behind(node.canonical).kind.name == "VOID"
-        if parent is None or node.referenced is None or not is_untyped:
+        """Note the casts of a pointer to void, or of one in an array or container, and the calls that are given it."""
+        if node.referenced is None or not _leads_to_void(node.canonical):
             return
-        element = element_behind(parent.canonical) if parent.kind in ANY_CAST else None
-        if element is not None and (scalar_of(element) is not None or element.kind.name == "RECORD"):
-            places = [self._place(parent)] if scalar_of(element) is not None else list(numbers_in(element))
-            self._typed.setdefault(node.referenced.get_usr(), []).extend(places)
+        pointer, outer = node.referenced.get_usr(), [each for each in above if each.kind not in TRANSPARENT]
+        while outer and (outer[-1].kind == "ARRAY_SUBSCRIPT_EXPR" or outer[-1].operator in ("*", "&")):
+            node = outer.pop()
+        while outer and container_of(outer[-1]) is not None:
+            node = outer.pop()
+        parent = outer[-1] if outer else None
+        if parent is None or node.extent is None or (parent.kind in ANY_CAST and parent.canonical.kind.name == "VOID"):
             return
-        is_given = parent.kind in ("CALL_EXPR", *ANY_CAST) and not self._is_for_any_type(node, above)
-        if is_given and node.extent is not None:
-            self._given_raw.setdefault(node.referenced.get_usr(), node.extent)
+        if parent.kind == "CXX_FOR_RANGE_STMT":
+            loops = (child.usr for child in parent.children if child.kind == "VAR_DECL")
+            self._same_pointers.join(pointer, next(loops))
+        elif parent.kind in ANY_CAST and (places := self._places_in(parent)):
+            self._typed.setdefault(pointer, []).extend(places)
+            self._cast_back.setdefault(pointer, node.extent)
+        elif parent.kind in ("CALL_EXPR", *ANY_CAST):
+            call, index = _given_to(node, above[: above.index(node)] if node in above else above)
+            if call is not None and (parameter := self._untyped_parameter(call, index)):
+                self._same_pointers.join(pointer, parameter)
+            elif call is None or not (_ALLOCATES.fullmatch(call.spelling) or call.spelling in _PRINTS):
+                self._given_raw.setdefault(pointer, node.extent)
+
+    def _untyped_parameter(self, call: Node, index: int) -> str:
+        """Return clang's name of the parameter of a function of the program that is a pointer to void; "" for none."""
+        function = self._function_of(call.referenced)
+        if function is None or not 0 <= index < len(function.parameters):
+            return ""
+        parameter = function.parameters[index]
+        return parameter.usr if _leads_to_void(parameter.canonical) else ""
 
     def _reaching(self, node: Node, above: tuple[Node, ...]) -> None:
         """Note the address of a field that is a number: an offset from it may lead to the next field."""
@@ -244,14 +293,13 @@ class HostUses:
 
     def _is_for_any_type(self, node: Node, above: tuple[Node, ...]) -> bool:
         """Whether an address is converted for a call that does the same with memory of any type."""
-        around = next((i for i, each in enumerate(reversed(above)) if each.kind not in _CONVERSIONS), len(above))
-        call = above[-1 - around] if around < len(above) else None
-        passed = above[-around] if around else node
-        if call is None or call.kind != "CALL_EXPR" or call.referenced is None:
+        call, index = _given_to(node, above)
+        if call is None or call.referenced is None:
             return False
         if self._unit.extent(call.referenced) is not None:
-            index = next((i for i, each in enumerate(call.arguments) if each.extent == passed.extent), -1)
-            return index >= 0 and self._only_allocates(call.referenced, index)
+            if parameter := self._untyped_parameter(call, index):
+                self._stored.setdefault(parameter, []).extend(self._places_in(without_casts(node)))
+            return bool(parameter)
         if RUNTIME.fullmatch(call.spelling) or call.spelling in (*_PRINTS, "free", "operator<<", "host_array"):
             return True
         if call.spelling not in ("memset", "memcpy", "memmove") or len(call.arguments) != 3:
@@ -267,18 +315,32 @@ class HostUses:
         are_structs = all(each is not None and each.kind.name == "RECORD" for each in (*elements, *sizes))
         return are_structs and bool(sizes) and len(set(map(bare_name, (*elements, *sizes)))) == 1
 
-    def _only_allocates(self, called: Any, index: int) -> bool:
-        """Whether a function of the program only allocates or frees the memory of a parameter."""
-        function = self._function_of(called)
-        if function is None or index >= len(function.parameters):
-            return False
-        parameter = function.parameters[index].cursor
 
-        def uses(node: Node) -> int:
-            return sum(each.referenced is not None and each.referenced == parameter for each in node.walk())
+def _given_to(node: Node, above: Sequence[Node]) -> tuple[Node | None, int]:
+    """Return the call that is given an expression, converted or not, and as which argument; None for no call."""
+    outer = list(above)
+    while outer and outer[-1].kind in _CONVERSIONS:
+        node = outer.pop()
+    call = outer[-1] if outer and outer[-1].kind == "CALL_EXPR" else None
+    arguments = call.arguments if call is not None else ()
+    return call, next((index for index, each in enumerate(arguments) if each.extent == node.extent), -1)
 
-        calls = (node for node in function.block.walk() if node.kind == "CALL_EXPR")
-        return uses(function.block) == sum(uses(call) for call in calls if _ALLOCATES.fullmatch(call.spelling))
+
+def _leads_to_void(canonical: Any) -> bool:
+    """Whether a type is a pointer to void, a pointer to such a pointer, or an array or container of them."""
+    while is_array(canonical) or held_by(canonical) is not None or canonical.kind.name == "POINTER":
+        canonical = pointee(canonical)
+    return bool(canonical.kind.name == "VOID")
+
+
+def _holder(above: tuple[Node, ...]) -> str:
+    """Return clang's name of the variable that keeps an address which is made a pointer to void; "" for none."""
+    outer = next((each for each in reversed(above) if each.kind not in _CONVERSIONS), None)
+    if outer is None or outer.kind == "VAR_DECL":
+        return outer.usr if outer is not None else ""
+    is_kept = outer.operator == "=" or outer.spelling in ("push_back", "emplace_back")
+    named = (each for each in outer.children[0].walk() if is_kept and _leads_to_void(each.canonical))
+    return next((each.referenced.get_usr() for each in named if each.referenced is not None), "")
 
 
 def _is_field_by_value(node: Node) -> bool:

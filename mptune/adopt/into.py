@@ -39,8 +39,8 @@ from mptune.adopt.launched import classes_in
 from mptune.adopt.left_over import wide_operations
 from mptune.adopt.live import with_sizes
 from mptune.adopt.parsing import ProgramError, SourceFile
-from mptune.adopt.patching import SPELLED, Patch, own_types, patch
-from mptune.adopt.patching_loops import patch_loops
+from mptune.adopt.patching import SPELLED, Patch, own_types
+from mptune.adopt.patching_loops import patch
 from mptune.adopt.progress import Turns, came_to_nothing
 from mptune.adopt.reading import Program, own_files, paddings, read
 from mptune.adopt.running import Built, Ran, build, run
@@ -59,8 +59,8 @@ from mptune.source.loading import RECORD, adopted_record
 #: Values of a kernel's other parameters that are the program's own.
 _PLAIN: Final = {"policy": "accurate", "per_thread": 1, "per_thread_y": 1, "unroll": 1}
 _BLOCKS: Final = ("block", "block_x", "block_y", "block_z")
-#: How often classes whose types a compiler rejects are given wider ones.
-_MOST_ATTEMPTS: Final = 8
+#: How often only the classes whose types a compiler rejects get their own again, before all do.
+_MOST_ATTEMPTS: Final = 6
 #: How often each program is run to time it, unless one run takes long; and until these have taken so long.
 _FEWEST_ROUNDS: Final = 3
 _MOST_ROUNDS: Final = 15
@@ -166,10 +166,10 @@ def into(
         )
         classes = classes_in(program, captured)
         own = own_types(classes)
-        wanted, notes = _wanted(record, program, classes, trial)
+        wanted = _wanted(record, program, classes, trial)
         on_progress("compiling")
         patched, built, compilers, rejected = _compiled(program, classes, wanted)
-        notes += [*patched.notes, *rejected, *original.notes]
+        notes = [*patched.notes, *rejected, *original.notes]
         if found.info.flags:
             notes.append(f"compile it with {' '.join(found.info.flags)} as the run's kernels were: here it was not")
         on_progress("running both")
@@ -208,11 +208,15 @@ def into(
         if wanted.get(each.name, own[each.name]) != own[each.name]
     ]
     kept = [name for each in types if each["to"] != each["wanted"] for name in each["members"]]
-    whole = [(old.seconds, new.seconds) for old, new in rounds]
-    kernels = [(_kernels_s(old), _kernels_s(new)) for old, new in rounds]
+    times = [_times_of(side) for side in zip(*rounds, strict=True)]
     gpu = METRICS.get(objective.metric)
-    slower, is_slower = _slower(whole, kernels, kept, gpu.name if gpu is not None else found.info.backend)
+    ratios = [max(new.seconds, _TICK_S) / max(old.seconds, _TICK_S) for old, new in rounds]
+    slower, is_slower = _slower(ratios, times, kept, gpu.name if gpu is not None else found.info.backend)
     beside, left_out = _beside(places, settings)
+
+    def both(what: str) -> dict[str, float]:
+        return {who: round(getattr(each, what), 6) for who, each in zip(("original", "patched"), times, strict=True)}
+
     return {
         **document,
         **judged,
@@ -226,8 +230,8 @@ def into(
             {"name": e.name, "how": e.how, "error": _finite(e.error), "within": _is_within(e, limit)} for e in others
         ],
         "check": {"original": runs[0].check, "patched": runs[1].check},
-        "kernels_s": _time_of(kernels, 0.0) if any(map(any, kernels)) else None,
-        "program_s": _time_of(whole, _TICK_S),
+        "kernels_s": both("kernels_s") if any(each.kernels_s for each in times) else None,
+        "program_s": both("program_s"),
     }
 
 
@@ -413,8 +417,8 @@ def _places(program: Program, settings: IntoSettings) -> dict[Path, Path]:
     return places
 
 
-def _wanted(record: _Record, program: Program, classes: TypeClasses, trial: Trial) -> tuple[dict[str, str], list[str]]:
-    """Return the precision that a trial has for each type class; and say where kernels that share one have several.
+def _wanted(record: _Record, program: Program, classes: TypeClasses, trial: Trial) -> dict[str, str]:
+    """Return the precision that a trial has for each type class: of several in kernels that share it, the widest.
 
     Raises:
         ProgramError: the program has no such class, or C++ no such type.
@@ -425,7 +429,6 @@ def _wanted(record: _Record, program: Program, classes: TypeClasses, trial: Tria
     }
     by_name = {each.name: each for each in classes.classes}
     wanted: dict[str, str] = {}
-    shared: dict[tuple[str, str], list[str]] = {}
     for parameter, members in record.classes.items():
         for name in members:
             if name not in by_name:
@@ -437,13 +440,7 @@ def _wanted(record: _Record, program: Program, classes: TypeClasses, trial: Tria
                     raise ProgramError(f"{key} is {value} in the run, for which programs have no type")
             if found:
                 wanted[name] = max(found.values(), key=lambda value: PRECISIONS[value].size_bytes)
-            if len(set(found.values())) > 1:
-                told_types = ", ".join(f"{key}={value}" for key, value in found.items())
-                shared.setdefault((SPELLED[wanted[name]], told_types), []).append(name)
-    return wanted, [
-        f"{', '.join(names)}: {spelled}, the widest of what kernels that share it have ({told_types})"
-        for (spelled, told_types), names in shared.items()
-    ]
+    return wanted
 
 
 def _not_in_text(trial: Trial, backend: str) -> Iterator[str]:
@@ -494,7 +491,7 @@ def _run_patched(
 def _compiled(
     program: Program, classes: TypeClasses, wanted: Mapping[str, str]
 ) -> tuple[Patch, Built, dict[str, str], list[str]]:
-    """Patch a program and compile it; types that a compiler rejects become wider.
+    """Patch a program and compile it; types that a compiler rejects become the program's own again.
 
     Returns:
         The patch, the program it makes, the result of each compiler, and what was given up.
@@ -503,25 +500,20 @@ def _compiled(
         ProgramError: no compiler takes it, not even with the program's own types.
     """
     types, notes, own = dict(wanted), list[str](), own_types(classes)
-    for attempt in range(_MOST_ATTEMPTS):
-        made = patch_loops(program, classes, types) if program.originals else patch(program, classes, types)
+    while True:
+        made = patch(program, classes, types)
         try:
             built = _built(program, made.files)
             return made, built, {"host": "compiles", **_compiled_for_gpus(program, made)}, notes
         except ProgramError as error:
             narrow = [name for name, precision in made.types.items() if precision != own[name]]
-            is_late = attempt >= _MOST_ATTEMPTS - 2
-            blamed = [] if is_late else _blamed(str(error), made, classes, narrow)
-            blamed = blamed or narrow
-            if not blamed:
+            if not narrow:
                 raise
-            for name in blamed:
-                is_short = made.types[name] in ("fp16", "bf16") and own[name] == "fp64"
-                types[name] = "fp32" if is_short and not is_late else own[name]
+            blamed = (_blamed(str(error), made, classes, narrow) if len(notes) < _MOST_ATTEMPTS else []) or narrow
+            types |= {name: own[name] for name in blamed}
             first = next((line.strip() for line in str(error).splitlines()[1:]), str(error))
-            named = ", ".join(f"{name}: {SPELLED.get(types[name], own[name])} instead" for name in blamed)
+            named = ", ".join(f"{name}: {SPELLED[own[name]]} instead" for name in blamed)
             notes.append(f"{named}, since a compiler rejects it ({first[:160]})")
-    raise ProgramError(f"{program.sources[0].name} does not compile with other types, one after the other")
 
 
 def _blamed(message: str, made: Patch, classes: TypeClasses, narrow: Sequence[str]) -> list[str]:
@@ -768,39 +760,47 @@ def _timed(programs: tuple[Built, Built], arguments: Sequence[str], scratch: Pat
     return rounds
 
 
-def _kernels_s(ran: Ran) -> float:
-    """Return the device time of all kernels of a run."""
-    return float(sum(each["seconds"] for each in ran.record.get("kernels", ())))
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Seconds that a run of a program took, and its kernels in this run; 0 where those are not known."""
+
+    program_s: float
+    kernels_s: float
+
+    @property
+    def rest_s(self) -> float:
+        """What the program did besides."""
+        return self.program_s - self.kernels_s
 
 
-def _time_of(rounds: Sequence[tuple[float, float]], tick_s: float) -> dict[str, float]:
-    """Return the shortest time of the original and the new program; the mean where the clock is too coarse."""
-    times = [min(each) if min(each) >= 10 * tick_s else sum(each) / len(each) for each in zip(*rounds, strict=True)]
-    return dict(zip(("original", "patched"), (round(time, 6) for time in times), strict=True))
+def _times_of(runs: Sequence[Ran]) -> _Times:
+    """Return the times of the shortest run."""
+    shortest = min(runs, key=lambda ran: ran.clock_s)
+    return _Times(shortest.clock_s, float(sum(each["seconds"] for each in shortest.record.get("kernels", ()))))
 
 
 def _slower(
-    whole: Sequence[tuple[float, float]], kernels: Sequence[tuple[float, float]], kept: Sequence[str], device: str
+    ratios: Sequence[float], times: Sequence[_Times], kept: Sequence[str], device: str
 ) -> tuple[list[str], bool]:
     """Say which part of a patched program takes longer than before, if it does; and whether nothing is faster.
 
     Args:
-        whole: times of the original and the new program, in turns.
-        kernels: those of their kernels; zeros if they are not known.
+        ratios: the times of the new program to those of the original, in turns.
+        times: of the original and the new program.
         kept: variables without the type that the winner has for them.
         device: that the types were tuned for: "host", another backend, or a GPU of which they were estimates.
     """
-    old, new = map(min, zip(*whole, strict=True))
-    ratio = Ratio.of([max(second, _TICK_S) / max(first, _TICK_S) for first, second in whole])
-    if not (ratio.is_slower and new > old * (1 + TIE) and new - old > 2 * _TICK_S):
+    old, new = times
+    is_longer = new.program_s > old.program_s * (1 + TIE) and new.program_s - old.program_s > 2 * _TICK_S
+    if not (Ratio.of(ratios).is_slower and is_longer):
         return [], False
-    said = f"SLOWER as a whole on this machine's processor: {new:.3g} s, and {old:.3g} s before"
-    old_kernels, new_kernels = map(min, zip(*kernels, strict=True))
-    is_faster = new_kernels < old_kernels
-    if old_kernels:
-        rest, old_rest = max(new - new_kernels, 0.0), max(old - old_kernels, 0.0)
-        said += f" (kernels {new_kernels:.3g} s, and {old_kernels:.3g} s before; "
-        said += f"the rest {rest:.3g} s, and {old_rest:.3g} s before)"
+    said = f"SLOWER as a whole on this machine's processor: {new.program_s:.3g} s, and {old.program_s:.3g} s before"
+    parts = {"its kernels": (old.kernels_s, new.kernels_s), "the rest": (old.rest_s, new.rest_s)}
+    if old.kernels_s:
+        part, _ = max(parts.items(), key=lambda each: each[1][1] - each[1][0])
+        each_took = "; ".join(f"{name} {late:.3g} s, and {early:.3g} s before" for name, (early, late) in parts.items())
+        said += f": {'what is not its kernels' if part == 'the rest' else part} got slower ({each_took})"
+    is_faster = new.kernels_s < old.kernels_s
     if device != "host":
         said += f"; the types were tuned for {device}, of which that says little"
     elif is_faster:
@@ -809,8 +809,8 @@ def _slower(
         few = ", ".join(kept[:_FEW]) + (f" and {len(kept) - _FEW} more" if len(kept) > _FEW else "")
         said += (
             f"; {few} kept another type than the winner's, and numbers are converted wherever they meet narrower ones: "
+            "change what keeps it (see the other notes), or let the others keep theirs (tune with -p NAME=fp64)"
         )
-        said += "change what keeps it (see the other notes), or let the others keep theirs (tune with -p NAME=fp64)"
     else:
         said += "; keep the original, or tune at the sizes that the program is used with"
     return [said], device == "host" and not is_faster

@@ -17,6 +17,7 @@ from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.classing import type_classes
 from mptune.adopt.number_types import NUMBERS, SCALARS, vector_of
 from mptune.adopt.parsing import ProgramError
+from mptune.adopt.patching_loops import tied_in_text, with_types_in_text
 from mptune.adopt.reading import Kernel, Parameter, Program
 from mptune.adopt.template import class_of, fields_of, layout_of
 
@@ -211,11 +212,18 @@ def _launch(program: Program, launch: Launch, kernel: Kernel, passed: Iterable[_
 
 
 def classes_in(program: Program, capture: Capture) -> TypeClasses:
-    """Return the type classes of a program, with what a run of it and the user say of them.
+    """Return the type classes of a program, with what a run of it, its text and the user say of them.
 
-    Those that have the same memory in the run are one. Kernels that are not to be tuned keep theirs.
+    Those that have the same memory in the run are one, as are those that its text can only give the same type. Where
+    the text can have no other type, a class keeps its own: tuning finds no types that cannot be written. Kernels that
+    are not to be tuned keep theirs.
     """
-    classes = type_classes(program, lambda classes: _sharing(program, classes, capture))
+    classes = type_classes(
+        program,
+        lambda classes: _sharing(program, classes, capture),
+        lambda classes: tied_in_text(program, classes),
+    )
+    classes = with_types_in_text(program, classes)
 
     def kept(each: TypeClass) -> TypeClass:
         others = [label for label in each.kernels if program.tuned and label not in program.tuned]

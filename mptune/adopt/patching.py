@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 import string
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -32,7 +33,7 @@ _HIP_BF16: Final = "__hip_bfloat16"
 _BYTES: Final = {
     "cudaMalloc": 1, "cudaMallocAsync": 1, "cudaMallocManaged": 1, "cudaMallocHost": 1, "cudaHostAlloc": 1,
     "cudaMemset": 2, "cudaMemsetAsync": 2, "cudaMemcpy": 2, "cudaMemcpyAsync": 2, "cudaMemcpyToSymbol": 2,
-    "cudaMemPrefetchAsync": 1, "cudaMemAdvise": 1,
+    "cudaMemcpyFromSymbol": 2, "cudaMemPrefetchAsync": 1, "cudaMemAdvise": 1,
 }  # fmt: skip
 #: Calls that are the same for memory of any type.
 _WITHOUT_BYTES: Final = (
@@ -40,6 +41,8 @@ _WITHOUT_BYTES: Final = (
     *("cudaHostGetDevicePointer", "cudaHostRegister", "cudaHostUnregister"),
 )
 _COPIES: Final = ("cudaMemcpy", "cudaMemcpyAsync")
+#: Copies between the host and a variable of the device: what takes their place, and which argument is the host's.
+_OF_SYMBOLS: Final = {"cudaMemcpyToSymbol": ("copy_to_symbol", 1), "cudaMemcpyFromSymbol": ("copy_from_symbol", 0)}
 _MAKE: Final = re.compile(r"make_double([234])")
 #: The literal that is cast, after the type: ``(0.5)``.
 _CAST_LITERAL: Final = re.compile(r"\(\s*(\d+\.?\d*(?:[eE][-+]?\d+)?)\s*\)")
@@ -69,22 +72,6 @@ def own_types(classes: TypeClasses) -> dict[str, str]:
     return {each.name: PRECISIONS.get(each.scalar, "") for each in classes.classes}
 
 
-def patch(program: Program, classes: TypeClasses, wanted: Mapping[str, str]) -> Patch:
-    """Change the types of a program in its text.
-
-    Args:
-        program: the program.
-        classes: its type classes.
-        wanted: the precision of each class that shall change, by name.
-    """
-    patcher = Patcher(program, classes, wanted)
-    patcher.settle()
-    patcher.edit()
-    files = tuple(SourceFile(file.path, patcher.text(file)) for file in program.files)
-    changed = tuple(new for new, old in zip(files, program.files, strict=True) if new.text != old.text)
-    return Patch(files, changed, dict(patcher.types), patcher.notes())
-
-
 @dataclass(slots=True)
 class _Parameter:
     """A parameter of a function template that is a type, in one instantiation.
@@ -111,6 +98,27 @@ class _Parameter:
         self.new = self.own
 
 
+@dataclass(frozen=True, slots=True)
+class _HostParameter:
+    """A type that a function of the host gets as a parameter of its template, since its calls have several.
+
+    Attributes:
+        name: the parameter's.
+        default: what the function has there in the program, as it is written.
+        own: the type that this is in each call; calls are as those of a :class:`TypeSlot`.
+        types: what it stands for in each call from now on.
+        places: where it is written.
+        is_deduced: whether calls need not write it: it is the type of what a parameter points at.
+    """
+
+    name: str
+    default: str
+    own: Mapping[tuple[Extent, ...], str]
+    types: Mapping[tuple[Extent, ...], str]
+    places: frozenset[Extent]
+    is_deduced: bool
+
+
 class Patcher:
     """Decides which types can be had, then edits.
 
@@ -122,17 +130,29 @@ class Patcher:
         self._program, self._classes = program, classes
         self._by_name = {each.name: each for each in classes.classes}
         self._own = own_types(classes)
-        self.types = {**self._own, **{name: wanted[name] for name in wanted if name in self._own}}
-        self._why: dict[str, str] = {}
         self._edits = Edits(program.files)
         self._is_hip = any("hip/hip_runtime" in file.text for file in program.files)
         self._functions = {f.label: f for unit in program.units for f in unit.functions}
         #: Functions that files need for copies: by file, those of names, and those of vectors (to, from).
         self._helpers: dict[object, set[str]] = {}
         self._vector_copies: dict[object, set[tuple[str, str]]] = {}
+        self._parameters = {(each.function.label, each.name): each for each in self._template_parameters()}
+        self._can_be_templates = _can_be_templates(program)
+        self._shared = _called_by_host(self._functions.values())
+        self._words = {token.text for file in program.files for token in tokens(file.text)}
+        self._host_parameters: dict[Extent, list[_HostParameter]] = {}
+        #: The labels of the functions that calls of the host are of.
+        self._called: dict[tuple[Extent, ...], str] = {}
+        self.want(wanted)
+
+    def want(self, wanted: Mapping[str, str]) -> None:
+        """Begin with these precisions of classes, and the program's own for all others."""
+        self.types = {**self._own, **{name: wanted[name] for name in wanted if name in self._own}}
+        self._why: dict[str, str] = {}
         #: Classes of constants that the host uses, too: they are converted where kernels use them.
         self._at_uses: set[str] = set()
-        self._parameters = {(each.function.label, each.name): each for each in self._template_parameters()}
+        for each in self._parameters.values():
+            each.new, each.is_free = each.own, True
 
     # -- which types can be had ------------------------------------------------------------------
 
@@ -155,6 +175,7 @@ class Patcher:
             self._settle_vectors()
             self._settle_templates()
             self._settle_places()
+            self._settle_host_calls()
             self._settle_reads()
             if before == (self.types, [each.new for each in self._parameters.values()]):
                 break
@@ -167,6 +188,10 @@ class Patcher:
             if self._bits(name) < _BITS.get(new, 64) and self.types[name] != new:
                 self.types[name] = new
                 self._why[name] = why
+
+    def why(self, name: str) -> str:
+        """Return why a class has another type than wanted; "" if it has the type wanted."""
+        return self._why.get(name, "")
 
     def notes(self) -> tuple[str, ...]:
         """Say which classes have another type than wanted, and why; those of one reason together."""
@@ -200,17 +225,8 @@ class Patcher:
 
     def _settle_host_functions(self) -> None:
         """Functions of the device that the host calls as well compute there what they did."""
-        usrs = {other.usr: other for other in self._functions.values() if other.is_device and not other.is_kernel}
-        bodies = (function.block for function in self._functions.values() if not function.is_device)
-        named = (
-            node.referenced for body in bodies for node in body.walk() if node.kind in ("CALL_EXPR", "DECL_REF_EXPR")
-        )
-        called = {
-            cursor.get_usr() for cursor in named if cursor is not None and cursor.kind.name.startswith("FUNCTION")
-        }
-        shared = {other.label: other.name for usr, other in usrs.items() if usr in called}
         for each in self._classes.classes:
-            name = next((shared[slot.function] for slot in each.slots if slot.function in shared), "")
+            name = next((self._shared[slot.function] for slot in each.slots if slot.function in self._shared), "")
             if name:
                 self._keep([each.name], f"the host calls {name} as well")
 
@@ -252,24 +268,31 @@ class Patcher:
         elif copy.name.startswith("cudaMemset"):
             if self._text(copy.arguments[1]).strip() not in ("0", "0x0", "0x00", "'\\0'"):
                 self._keep(names, f"{copy.name} {where} sets bytes that mean another number in another type")
-        elif copy.name in (*_COPIES, "cudaMemcpyToSymbol") and not self._is_on_device(copy):
+        elif self._converts(copy):
             device = self._device_side(copy)
             own = {self._by_name[copy.classes[device]].scalar} if device is not None and copy.classes[device] else set()
-            sides = copy.elements[1:2] if copy.name == "cudaMemcpyToSymbol" else copy.elements[:2]
+            host = _OF_SYMBOLS.get(copy.name, ("", None))[1]
+            sides = copy.elements[:2] if host is None else copy.elements[host : host + 1]
             if len(names) > 1 or {re.sub(r"\d$", "", element) for element in sides} != own:
                 self._keep(names, f"what the copy {where} takes does not say its type")
 
-    def _is_on_device(self, copy: Copy) -> bool:
-        return copy.name in _COPIES and "DeviceToDevice" in self._direction(copy)
+    def _converts(self, copy: Copy) -> bool:
+        """Whether the two sides of a copy get different types: one is an array of the host that keeps its own."""
+        if copy.name not in (*_COPIES, *_OF_SYMBOLS) or "DeviceToDevice" in self._direction(copy):
+            return False
+        return not copy.classes[0] or copy.classes[0] != copy.classes[1]
 
     def _direction(self, copy: Copy) -> str:
-        return self._text(copy.arguments[3]) if len(copy.arguments) > 3 else ""
+        return self._text(copy.arguments[3]) if copy.name in _COPIES and len(copy.arguments) > 3 else ""
 
     def _device_side(self, copy: Copy) -> int | None:
         """Return which argument of a copy to or from the host is the device's."""
-        if copy.name == "cudaMemcpyToSymbol" or "HostToDevice" in self._direction(copy):
-            return 0
-        return 1 if "DeviceToHost" in self._direction(copy) else None
+        if copy.name in _OF_SYMBOLS:
+            return 1 - _OF_SYMBOLS[copy.name][1]
+        sides = [side for side, name in enumerate(copy.classes[:2]) if name]
+        if "Default" in self._direction(copy) and len(sides) == 1:
+            return sides[0]
+        return 0 if "HostToDevice" in self._direction(copy) else 1 if "DeviceToHost" in self._direction(copy) else None
 
     def _template_parameters(self) -> Iterator[_Parameter]:
         """Yield the parameters of function templates that are types."""
@@ -297,7 +320,7 @@ class Patcher:
         """
         found: dict[tuple[str, str], list[tuple[TypeSlot, TypeClass]]] = {}
         for each, slot in self._slots():
-            if (slot.function, slot.spelled) in self._parameters:
+            if (slot.function, slot.spelled) in self._parameters and self._definition(slot) is None:
                 found.setdefault((slot.function, slot.spelled), []).append((slot, each))
         for key, slots in found.items():
             parameter = self._parameters[key]
@@ -410,11 +433,86 @@ class Patcher:
                 continue
             if all(slot.declarator for slot, _ in slots) and can_split(self._source(place).text, place):
                 continue
+            if all(self._definition(slot) is not None for slot, _ in slots):
+                continue
             why = f"one {slots[0][0].spelled} at {place} is the type of all"
             if len({self._own[name] for name in names}) == 1:
                 self._widen(names, self._widest(names), why)
             else:
                 self._keep(names, why)
+
+    def _definition(self, slot: TypeSlot) -> Extent | None:
+        """Return the function of the host that a slot is in, if it can become a template for the types of its calls."""
+        function = self._functions.get(slot.function) if slot.call and not slot.declarator else None
+        return function.extent if function is not None and function.extent in self._can_be_templates else None
+
+    def _settle_host_calls(self) -> None:
+        """Give functions of the host parameters for the types that their calls have; these calls name them."""
+        self._host_parameters, self._called = {}, {}
+        by_definition: dict[Extent, dict[Extent, dict[tuple[Extent, ...], tuple[TypeSlot, str]]]] = {}
+        for each, slot in self._slots():
+            if (definition := self._definition(slot)) is not None:
+                places = by_definition.setdefault(definition, {})
+                places.setdefault(slot.extent, {})[slot.call] = slot, self._type_at(slot, each)
+        taken = self._words
+        for definition, places in by_definition.items():
+            self._called |= {call: slot.function for types in places.values() for call, (slot, _) in types.items()}
+            is_alone = sum(function.extent == definition for function in self._functions.values()) == 1
+            groups: dict[tuple[tuple[tuple[Extent, ...], str], ...], dict[Extent, TypeSlot]] = {}
+            for place, types in places.items():
+                own = {call: _own_type(slot) for call, (slot, _) in types.items()}
+                new = {call: own[call] if text == slot.spelled else text for call, (slot, text) in types.items()}
+                if new != own and (not is_alone or len(set(new.values())) > 1):
+                    groups.setdefault(tuple(new.items()), {})[place] = next(slot for slot, _ in types.values())
+            found: list[_HostParameter] = []
+            for types_of_calls, at in groups.items():
+                numbered = (f"Real{number or ''}" for number in (0, *range(2, 2 + len(taken) + len(found))))
+                name = next(each for each in numbered if each not in (*taken, *(other.name for other in found)))
+                first, is_deduced = next(iter(at)), any(map(self._is_pointed_at, at.values()))
+                own = {call: _own_type(slot) for call, (slot, _) in places[first].items()}
+                default = at[first].spelled
+                found.append(_HostParameter(name, default, own, dict(types_of_calls), frozenset(at), is_deduced))
+            self._host_parameters[definition] = sorted(found, key=lambda each: each.is_deduced)
+        for written, (_, calls) in self._calls_in_text().items():
+            if None in self._arguments_of(written):
+                within = set(calls)
+                names = [each.name for each, slot in self._slots() if slot.call in within]
+                is_one = len({self.types[name] for name in names}) == 1  # the call cannot name any type
+                self._widen(names, "fp64" if is_one else self._widest(names), f"the call at {written} has one type")
+
+    def _is_pointed_at(self, slot: TypeSlot) -> bool:
+        """Whether a slot is the type that a parameter of a function of the host points at."""
+        parameters = self._functions[slot.function].parameters
+        is_of_parameter = any(each.extent is not None and slot.extent in each.extent for each in parameters)
+        return is_of_parameter and re.match(rf"{_COMMENTS}(?:const\b\s*)?\*", self._after(slot.extent)) is not None
+
+    def _calls_in_text(self) -> dict[Extent, tuple[Extent, list[tuple[Extent, ...]]]]:
+        """Return the calls of functions of the host that have parameters: the definition, and the calls around each."""
+        found: dict[Extent, tuple[Extent, list[tuple[Extent, ...]]]] = {}
+        for definition, parameters in self._host_parameters.items():
+            for call in parameters[0].types if parameters else ():
+                found.setdefault(call[-1], (definition, []))[1].append(call)
+        return found
+
+    def _arguments_of(self, written: Extent) -> list[str | None]:
+        """Return the types that a call of a function of the host has to write; None for one that it cannot write."""
+        definition, calls = self._calls_in_text()[written]
+        outer = next((found for around, found in self._host_parameters.items() if written in around), [])
+        given: list[str | None] = []
+        shown = 0
+        for each in self._host_parameters[definition]:
+            types = [each.types[call] for call in calls]
+            same = [other.name for other in outer if [other.types.get(call[:-1]) for call in calls] == types]
+            given.append(next(iter(same), None) if len(set(types)) > 1 else types[0])
+            is_own = all(each.types[call] == each.own[call] for call in calls)
+            shown = len(given) if not each.is_deduced and not is_own else shown
+        function = self._functions[self._called[calls[0]]]
+        is_named = re.search(rf"\b{function.name}\s*(<.*)?$", self._callee(written), re.DOTALL) is not None
+        return given[:shown] if is_named else [None] * shown
+
+    def _callee(self, written: Extent) -> str:
+        """Return the text of a call up to its arguments."""
+        return self._text(written)[: _arguments_at(self._text(written))].rstrip()
 
     def _settle_reads(self) -> None:
         """What is made a float where it is used must not be a double in another instantiation."""
@@ -445,12 +543,42 @@ class Patcher:
         """Change the types, and what follows from them."""
         kept = self._edit_copies()
         self._edit_templates()
+        self._edit_host_functions()
         self._edit_slots(kept)
         self._edit_reads()
         self._edit_reads_of_host()
         self._edit_braced()
         self._edit_literals()
         self._edit_vectors()
+
+    def _edit_host_functions(self) -> None:
+        """Make templates of the functions of the host whose calls have several types, and name these in the calls."""
+        for definition, parameters in self._host_parameters.items():
+            if not parameters:
+                continue
+            declared = ", ".join(f"typename {each.name} = {each.default}" for each in parameters)
+            text = self._text(definition)
+            if header := re.match(r"template\s*<([^{;()]*?)>(?=\s*[\w_])", text):
+                self._edits.insert(definition.file, definition.start + header.end(1), f", {declared}")
+            else:
+                line = self._source(definition).text[: definition.start].rpartition("\n")[2]
+                indent = line if line.isspace() else ""
+                self._edits.insert(definition.file, definition.start, f"template <{declared}>\n{indent}")
+        for written, (_, (call, *_)) in self._calls_in_text().items():
+            if given := [each for each in self._arguments_of(written) if each is not None]:
+                callee = self._callee(written)
+                end = written.start + len(callee)
+                if callee.endswith(">"):
+                    self._edits.insert(written.file, end - 1, "".join(f", {each}" for each in given))
+                else:
+                    own = (each.value for each in self._functions[self._called[call]].arguments)
+                    self._edits.insert(written.file, end, f"<{', '.join((*own, *given))}>")
+
+    def _host_parameter(self, slot: TypeSlot) -> str:
+        """Return the parameter that a slot in a function of the host is written with; "" for none."""
+        definition = self._definition(slot)
+        parameters = self._host_parameters.get(definition, []) if definition is not None else []
+        return next((each.name for each in parameters if slot.extent in each.places), "")
 
     def _edit_slots(self, kept: Collection[Extent] = ()) -> None:
         """Change the types where they are written, but for some places."""
@@ -459,6 +587,7 @@ class Patcher:
             new, parameter = self._type_at(slot, each), self._parameters.get((slot.function, slot.spelled))
             if parameter is not None and new == parameter.new:
                 new = parameter.name
+            new = self._host_parameter(slot) or new
             if slot.declarator:
                 lists.setdefault(slot.extent, {})[slot.declarator] = new
             elif new != slot.spelled and slot.extent not in kept:
@@ -502,10 +631,10 @@ class Patcher:
         for place, scalar in found.items():
             self._edits.surround(place, f"{scalar}(", ")")
 
-    def _edit_braced(self, *, on_host: bool = True) -> None:
+    def _edit_braced(self) -> None:
         """Cast numbers in braces to narrower types, to which C++ does not convert them by itself."""
         by_place = {each.extent: each for each in reversed(self._classes.braced)}
-        for each in (each for each in by_place.values() if on_host or each.is_device):
+        for each in by_place.values():
             is_narrow = self._is_changed(each.type_class) and self.types[each.type_class] == "fp32"
             is_own = each.is_device and bool(each.meets) and all(self._bits(name) < 64 for name in each.meets)
             if is_narrow and each.type_class not in self._at_uses and not is_own:
@@ -535,8 +664,8 @@ class Patcher:
         """Whether a literal is cast: ``T(0.5)``, ``(float)0.5``."""
         ends = (m.extent.end for each in self._classes.classes for m in each.members if m.kind == "cast")
         text = self._source(literal).text
-        near = (text[end : literal.start] for end in ends if 0 < literal.start - end < 4)
-        return any(between.strip() in ("(", ")", ">(") for between in near)
+        near = (text[end : literal.start] for end in ends if 0 < literal.start - end < 6)
+        return any(between.rstrip("+- ").strip() in ("(", ")", ">(") for between in near)
 
     def _edit_vectors(self) -> None:
         """Make vectors of the new type in code of the device."""
@@ -567,24 +696,30 @@ class Patcher:
             size = copy.arguments[_BYTES[copy.name]]
             is_of_device = self._is_changed(copy.sizes[_BYTES[copy.name]])
             sizes = {slot.extent for slot in self._by_name[name].slots if slot.extent in size}
-            if copy.name in (*_COPIES, "cudaMemcpyToSymbol") and not self._is_on_device(copy):
+            if self._converts(copy):
                 kept |= sizes
-                self._convert(copy, self._by_name[name].scalar, self._name(name))
+                resized = self._resized(name, copy.call)
+                self._convert(copy, self._by_name[name].scalar, self._name(name), resized)
                 if is_of_device and not sizes:
-                    self._edits.insert(size.file, size.end, f" * {self._resized(name).divisor}")
+                    own, new = self._by_name[name].scalar, resized.names[self._by_name[name].scalar]
+                    self._edits.replace(size, f"{self._text(size)} / sizeof({new}) * sizeof({own})")
             elif not is_of_device:
-                counts[size] = self._resized(name)
+                counts[size] = self._resized(name, copy.call)
         counts |= self._shared_bytes()
         slots = {slot.extent for _, slot in self._slots()} - kept
         for place, new in (ByteCounts(self._program).changes(counts, slots) if counts else {}).items():
             self._edits.replace(place, new)
         return kept
 
-    def _resized(self, name: str) -> Resized:
-        slots = self._by_name[name].slots
+    def _resized(self, name: str, place: Extent) -> Resized:
+        """Return how numbers of bytes of a class are written with its new type at a place."""
+        own, slots = self._by_name[name].scalar, self._by_name[name].slots
+        here = (slot for slot in slots if (definition := self._definition(slot)) is not None and place in definition)
+        if named := {slot.spelled: each for slot in here if (each := self._host_parameter(slot))}:
+            of_all = next(iter(named.values()))
+            return Resized({own: of_all, **named}, f" / sizeof({own}) * sizeof({of_all})")
         names = {slot.spelled: self._spell(slot, self._by_name[name]) for slot in slots}
-        divisor = _BITS[self._own[name]] // _BITS[self.types[name]]
-        return Resized({self._by_name[name].scalar: self._name(name), **names}, divisor)
+        return Resized({own: self._name(name), **names}, f" / {_BITS[self._own[name]] // _BITS[self.types[name]]}")
 
     def _shared_bytes(self) -> dict[Extent, Resized]:
         """Return where launches say how many bytes of shared memory arrays have whose type changes."""
@@ -599,17 +734,21 @@ class Patcher:
             }
             names = {c.name for c in self._classes.classes if not arrays.isdisjoint(c.members)}
             if len(arrays) == 1 and self._is_changed(name := names.pop()) and site.shared is not None:
-                found[site.shared] = Resized(self._resized(name).names, 0)
+                found[site.shared] = Resized(self._resized(name, site.shared).names, "")
         return found
 
-    def _convert(self, copy: Copy, own: str, new: str) -> None:
+    def _convert(self, copy: Copy, own: str, new: str, resized: Resized) -> None:
         """Convert the numbers of a copy between host and device."""
-        is_symbol, file = copy.name == "cudaMemcpyToSymbol", copy.call.file
+        is_symbol, file = copy.name in _OF_SYMBOLS, copy.call.file
         length = len(_spelled(copy.name, self._is_hip))
-        written = f"copy_to_symbol<{new}, {own}>" if is_symbol else "copy_converted"
+        written = f"{_OF_SYMBOLS[copy.name][0]}<{resized.names[own]}, {own}>" if is_symbol else "copy_converted"
         self._edits.replace(Extent(file, copy.call.start, copy.call.start + length, copy.call.line), written)
-        self._helpers.setdefault(file, set()).add(written.partition("<")[0])
+        helpers = self._helpers.setdefault(file, set())
+        helpers |= {written.partition("<")[0], *(["copy_alike"] if resized.names[own] != new and not is_symbol else [])}
         device = self._device_side(copy)
+        if "Default" in self._direction(copy):
+            kind = "cudaMemcpyDeviceToHost" if device else "cudaMemcpyHostToDevice"
+            self._edits.replace(copy.arguments[3], _spelled(kind, self._is_hip))
         vectors = [re.sub(r"^[a-z]+", new if i == device else own, each) for i, each in enumerate(copy.elements[:2])]
         if not is_symbol and re.search(r"\d$", "".join(copy.elements[:2])):
             to, source = vectors
@@ -665,6 +804,13 @@ static cudaError_t copy_converted(To* to, const From* from, size_t bytes, cudaMe
     return error;
 }
 """,
+    "copy_alike": """\
+template <class T>
+static cudaError_t copy_converted(T* to, const T* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream = 0) {
+    const cudaError_t error = cudaMemcpyAsync(to, from, bytes, kind, stream);
+    return error != cudaSuccess ? error : cudaStreamSynchronize(stream);
+}
+""",
     "copy_to_symbol": """\
 // Copies an array of the host to a variable of another type on the device; bytes and offset are those of the host's.
 template <class To, class From, class Symbol>
@@ -674,6 +820,18 @@ static cudaError_t copy_to_symbol(const Symbol& symbol, const void* from, size_t
     const std::vector<To> converted(numbers, numbers + bytes / sizeof(From));
     return cudaMemcpyToSymbol(symbol, converted.data(), converted.size() * sizeof(To),
                               offset / sizeof(From) * sizeof(To), kind);
+}
+""",
+    "copy_from_symbol": """\
+// Copies a variable of another type on the device to an array of the host; bytes and offset are those of the host's.
+template <class From, class To, class Symbol>
+static cudaError_t copy_from_symbol(void* to, const Symbol& symbol, size_t bytes, size_t offset = 0,
+                                    cudaMemcpyKind kind = cudaMemcpyDeviceToHost) {
+    std::vector<From> found(bytes / sizeof(To));
+    const cudaError_t error = cudaMemcpyFromSymbol(found.data(), symbol, found.size() * sizeof(From),
+                                                   offset / sizeof(To) * sizeof(From), kind);
+    for (size_t i = 0; i < found.size(); ++i) static_cast<To*>(to)[i] = found[i];
+    return error;
 }
 """,
 }
@@ -748,6 +906,48 @@ def with_types(text: str, place: Extent, new: Mapping[str, str]) -> dict[Extent,
             split = f";\n{indent[1] if indent else ''}{beginning.lstrip()}{after}{closed} "
             changes[Extent(comma.file, comma.start, end, comma.line)] = split
     return changes
+
+
+def _own_type(slot: TypeSlot) -> str:
+    return f"{slot.scalar}{slot.components}" if slot.components > 1 else slot.scalar
+
+
+def _arguments_at(call: str) -> int:
+    """Return the place of the parenthesis that begins the arguments of a call."""
+    depth = 0
+    for at in range(len(call) - 1, -1, -1):
+        depth += (call[at] == ")") - (call[at] == "(")
+        if depth == 0:
+            return at
+    return 0
+
+
+def _called_by_host(functions: Collection[Function]) -> dict[str, str]:
+    """Return the functions of the device that the host calls as well: names by label."""
+    usrs = {other.usr: other for other in functions if other.is_device and not other.is_kernel}
+    bodies = (function.block for function in functions if not function.is_device)
+    named = (node.referenced for body in bodies for node in body.walk() if node.kind in ("CALL_EXPR", "DECL_REF_EXPR"))
+    called = {cursor.get_usr() for cursor in named if cursor is not None and cursor.kind.name.startswith("FUNCTION")}
+    return {other.label: other.name for usr, other in usrs.items() if usr in called}
+
+
+def _can_be_templates(program: Program) -> frozenset[Extent]:
+    """Return the functions of the host that can become templates: declared once, where they are, and only called."""
+    named, called = Counter[str](), Counter[str]()
+    functions = [f for unit in program.units for f in unit.functions if not f.is_device]
+    declared = {node.spelling for unit in program.units for node in unit.top if not node.cursor.is_definition()}
+    for node in (node for function in functions for node in function.block.walk()):
+        if node.kind in ("DECL_REF_EXPR", "MEMBER_REF_EXPR", "CALL_EXPR") and node.referenced is not None:
+            (called if node.kind == "CALL_EXPR" else named)[node.referenced.get_usr()] += 1
+
+    def may_be(function: Function) -> bool:
+        cursor = function.node.cursor
+        is_plain = cursor.kind.name in ("FUNCTION_DECL", "CXX_METHOD") and not cursor.is_virtual_method()
+        is_here = cursor.semantic_parent == cursor.lexical_parent and function.name not in (*declared, "main")
+        is_called = called[function.usr] == named[function.usr]
+        return is_plain and is_here and is_called and not function.name.startswith("operator")
+
+    return frozenset(function.extent for function in functions if may_be(function))
 
 
 def _spelled(name: str, is_hip: bool) -> str:

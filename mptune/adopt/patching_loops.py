@@ -1,47 +1,85 @@
 """Plain C++ with other types in its parallel loops, which became kernels to find these types.
 
 The types of the kernels, and of the host's memory that they share, are written as edits of the original text. A number
-from outside of a loop is made a float where the loop uses it. So is an element of memory that must stay double.
+from outside of a loop is made a float where the loop uses it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Final
 
 from mptune.adopt.classes import TypeClass, TypeClasses, TypeSlot
 from mptune.adopt.number_types import MATH
 from mptune.adopt.parsing import Edits, Extent, ProgramError, SourceFile
-from mptune.adopt.patching import Patch, Patcher, can_split
+from mptune.adopt.patching import Patch, Patcher, own_types
 from mptune.adopt.reading import Program, own_files
 
 _CONVERSIONS: Final = ("UNEXPOSED_EXPR", "CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_FUNCTIONAL_CAST_EXPR")
 _INTEGERS: Final = ("SHORT", "USHORT", "INT", "UINT", "LONG", "ULONG", "LONGLONG", "ULONGLONG")
 
 
-def patch_loops(program: Program, classes: TypeClasses, wanted: Mapping[str, str]) -> Patch:
-    """Change the types of a program of plain C++ in its text.
+def patch(program: Program, classes: TypeClasses, wanted: Mapping[str, str]) -> Patch:
+    """Change the types of a program in its text.
 
     Args:
-        program: the program, its loops cut out.
+        program: the program, of plain C++ with its loops cut out.
         classes: its type classes.
         wanted: the precision of each class that shall change, by name.
 
     Raises:
         ProgramError: more than its loops was changed to read it.
     """
-    if not program.places:
+    if program.originals and not program.places:
         raise ProgramError(
             f"{program.originals[0].path.name} has structs with the names of CUDA's vectors, which got other names to "
             "tune it: give them other names yourself, then adopt and tune it"
         )
-    patcher = _LoopPatcher(program, classes, wanted)
-    patcher.settle()
+    patcher = settled(program, classes, wanted)
     patcher.edit()
-    files = tuple(SourceFile(file.path, patcher.new_text(file.path)) for file in own_files(program))
-    changed = tuple(new for new, old in zip(files, own_files(program), strict=True) if new.text != old.text)
-    return Patch(files, changed, patcher.types_in_text(), patcher.notes())
+    old = own_files(program)
+    files = tuple(SourceFile(file.path, patcher.text(file)) for file in old)
+    changed = tuple(new for new, own in zip(files, old, strict=True) if new.text != own.text)
+    return Patch(files, changed, dict(patcher.types), patcher.notes())
+
+
+def settled(program: Program, classes: TypeClasses, wanted: Mapping[str, str]) -> Patcher:
+    """Return what decides the types of a program's text, as near to the wanted ones as can be written.
+
+    Adopting asks it which types there are to tune, and writing the program which to write.
+    """
+    patcher = (_LoopPatcher if program.originals else Patcher)(program, classes, wanted)
+    patcher.settle()
+    return patcher
+
+
+def with_types_in_text(program: Program, classes: TypeClasses) -> TypeClasses:
+    """Return the type classes with the precisions that a program's text can have, its own first."""
+    patcher = settled(program, classes, {each.name: "fp16" for each in classes.classes if not each.kept})
+
+    def limited(each: TypeClass) -> TypeClass:
+        types, narrowest = each.types, patcher.types[each.name]
+        if each.kept or narrowest == "fp16" or narrowest not in types:
+            return each
+        types = types[: types.index(narrowest) + 1]
+        return dataclasses.replace(each, types=types, kept=patcher.why(each.name) if len(types) == 1 else "")
+
+    return dataclasses.replace(classes, classes=tuple(map(limited, classes.classes)))
+
+
+def tied_in_text(program: Program, classes: TypeClasses) -> list[set[str]]:
+    """Return for each type class its name and those of the classes that a program's text gives a wide type with it."""
+    own = own_types(classes)
+    free = (each for each in with_types_in_text(program, classes).classes if not each.kept and len(each.types) > 1)
+    narrowest = {each.name: "fp16" if "fp16" in each.types else each.types[-1] for each in free}
+    found: list[set[str]] = []
+    patcher = settled(program, classes, narrowest)
+    for name in narrowest:
+        patcher.want({**narrowest, name: own[name]})
+        patcher.settle()
+        found.append({name, *(other for other in narrowest if patcher.types[other] == own[other])})
+    return found
 
 
 class _LoopPatcher(Patcher):
@@ -51,7 +89,6 @@ class _LoopPatcher(Patcher):
         super().__init__(program, classes, wanted)
         self._moved = _MovedEdits(program)
         self._edits = self._moved
-        self._kept_in_memory: dict[str, str] = {}
 
     def settle(self) -> None:
         """Take wider types for the classes whose type cannot be written where it would have to be."""
@@ -69,49 +106,23 @@ class _LoopPatcher(Patcher):
                 self._keep([each.name], why)
         self._settle_host_functions()
         self._settle_uses()
-        self._settle_lists()
         self._settle_texts()
 
     def _settle_uses(self) -> None:
-        """Convert where loops use it what must stay as it is declared: numbers, and memory with other uses."""
+        """Convert numbers that must stay as they are declared where loops use them; memory with other uses stays."""
         used_by_host = {read.type_class for read in self._classes.reads if not read.is_device}
         raw = {use.type_class: f"{use.why} at {use.extent}" for use in self._classes.raw}
         written = {each.name for each, _ in self._slots()}
-        for each in self._classes.classes:
-            is_constant = each.role == "constant" and each.name in used_by_host
-            if self._is_changed(each.name) and (each.name in raw or is_constant or each.name not in written):
+        for each in (each for each in self._classes.classes if self._is_changed(each.name)):
+            why = raw.get(each.name, "" if each.name in written else "its declaration is not found")
+            if why and any(member.is_pointer for member in each.members):
+                self._keep([each.name], why)
+            elif why or (each.role == "constant" and each.name in used_by_host):
                 self._at_uses.add(each.name)
-                if each.name in raw:
-                    self._kept_in_memory[each.name] = raw[each.name]
-                elif each.name not in written and any(member.is_pointer for member in each.members):
-                    self._kept_in_memory[each.name] = "its declaration is not found"
-
-    def _settle_lists(self) -> None:
-        """Leave the type of a declaration that cannot be written as several, if one of its variables must keep it."""
-        found: dict[Extent, dict[str, bool]] = {}
-        for each, slot in self._slots():
-            names = found.setdefault(slot.extent, {})
-            names[each.name] = bool(slot.declarator) and can_split(self._source(slot.extent).text, slot.extent)
-        for place, names in found.items():
-            if not all(names.values()) and any(name in self._kept_in_memory for name in names):
-                for name in (name for name in names if self._is_changed(name) and name not in self._at_uses):
-                    self._at_uses.add(name)
-                    self._kept_in_memory[name] = f"one declaration at {place} is of others, too"
-
-    def types_in_text(self) -> dict[str, str]:
-        """Return the precision of each class, of arrays that in memory."""
-        return {**self.types, **{name: self._own[name] for name in self._kept_in_memory}}
 
     def notes(self) -> tuple[str, ...]:
-        """Say which classes have another type than wanted, or not in memory, and why."""
-        by_reason: dict[str, list[str]] = {}
-        for name, why in self._kept_in_memory.items():
-            by_reason.setdefault(why, []).append(name)
-        kept = (
-            f"{', '.join(names)}: still double in memory, and made float where loops use it, since {why}"
-            for why, names in by_reason.items()
-        )
-        return (*super().notes(), *kept, *self._notes_of_integers())
+        """Say which classes have another type than wanted, and why, and where integers are made of narrower numbers."""
+        return (*super().notes(), *self._notes_of_integers())
 
     def _notes_of_integers(self) -> Iterator[str]:
         """Say where integers are made of numbers that are narrower: rounded up, they may lead out of an array."""
@@ -162,9 +173,9 @@ class _LoopPatcher(Patcher):
         """Give the types that are written in the program's own text."""
         return ((each, slot) for each, slot in super()._slots() if self._moved.place(slot.extent) is not None)
 
-    def new_text(self, path: Path) -> str:
+    def text(self, file: SourceFile) -> str:
         """Return the new text of a file."""
-        return self._edits.file(path)
+        return self._edits.file(file.path)
 
 
 class _MovedEdits(Edits):

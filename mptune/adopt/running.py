@@ -118,6 +118,7 @@ class Ran:
         output: what it printed on standard output.
         errors: what it printed on standard error.
         seconds: how long it ran, as :func:`stopwatch` has it.
+        clock_s: the same on the clock alone, as the times of its kernels are.
         files: those it wrote, by the names it gave them, and where they lie.
         record: what the layer says of the record at its end, empty without one.
         code: with which it exited.
@@ -129,6 +130,7 @@ class Ran:
     files: Mapping[str, Path]
     record: Mapping[str, Any]
     code: int = 0
+    clock_s: float = 0.0
 
     @property
     def check(self) -> str:
@@ -473,7 +475,7 @@ def run(
         with_arguments = f" with arguments {' '.join(arguments)}" if arguments else " without arguments"
         raise ProgramError(f"{built.name}, run{with_arguments}, {how_it_ended(code)}{where}{told}")
     files = {asked: Path(real) for asked, real in said.get("files", {}).items() if Path(real).is_file()}
-    return Ran(printed, complaints, seconds, files, said, code)
+    return Ran(printed, complaints, seconds, files, said, code, clock_s)
 
 
 def named(kernels: Iterable[str]) -> str:

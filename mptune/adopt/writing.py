@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import keyword
 import math
@@ -317,6 +318,7 @@ def _application(name: str, found: Findings, source: str, metric: str | None, ma
     outputs = [buffer.name for buffer in found.buffers if buffer.is_output]
     shared = ", ".join(macros)
     shown = metric_text(found, metric)
+    same = list(dict.fromkeys(_same_in_kernels(found)))
     return "\n".join(
         (
             "application = AdoptedApplication(",
@@ -331,6 +333,7 @@ def _application(name: str, found: Findings, source: str, metric: str | None, ma
             "    steps=steps,",
             '    timed="launches",',
             f"    outputs={json.dumps(outputs)},",
+            *([_wrapped("    constraints=", list(map(json.dumps, same)), "[", "],")] if same else []),
             *([f"    metric={shown},"] if shown else []),
             *([f"    shared=[{shared}],"] if shared else []),
             *(["    instrumented=True,"] if found.parameters else []),
@@ -338,6 +341,18 @@ def _application(name: str, found: Findings, source: str, metric: str | None, ma
             ")",
         )
     )
+
+
+def _same_in_kernels(found: Findings) -> Iterator[str]:
+    """Yield the constraints that kernels have the same types where they share the text that these are written in."""
+    for parameter in found.parameters:
+        for each in parameter.classes:
+            names: dict[str, None] = {}
+            for name, kernel in found.kernels.items():
+                if kernel.launched.kernel.label in each.kernels and parameter.name in kernel.precisions:
+                    is_of_buffer = any(a.precision == parameter.name for a in kernel.arguments if a.role != "Scalar")
+                    names[parameter.name if is_of_buffer else f"{name}.{parameter.name}"] = None
+            yield from (f"{one} == {other}" for one, other in itertools.pairwise(names))
 
 
 def _in_text(text: str) -> str:

@@ -10,7 +10,7 @@ from vendor_compilers import needs
 
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.classing import type_classes
-from mptune.adopt.patching import patch
+from mptune.adopt.patching_loops import patch
 from mptune.adopt.reading import read
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions

@@ -29,7 +29,8 @@ from mptune.adopt.findings import AdoptedParameter
 from mptune.adopt.into import IntoSettings, into
 from mptune.adopt.left_over import wide_operations
 from mptune.adopt.parsing import ProgramError, SourceFile
-from mptune.adopt.patching import Patch, own_types, patch
+from mptune.adopt.patching import Patch, own_types
+from mptune.adopt.patching_loops import patch
 from mptune.adopt.reading import Program, read
 from mptune.adopt.running import Built, build
 from mptune.errors import MptuneError, RunFileError
@@ -336,21 +337,6 @@ def test_a_program_is_patched_run_and_compared(folder: Path) -> None:
     assert {entry["to"] for entry in document["types"]} == {"fp32"}
     assert "float* __restrict__ next" in (folder / "new.cu").read_text()
     assert (folder / "rod.cu").read_text() == (PROGRAMS / "rod.cu").read_text()
-
-
-@pytest.mark.full
-def test_what_kernels_share_in_different_types_is_told(folder: Path) -> None:
-    run = run_of(folder)
-    record = module._Record.of(run, IntoSettings(folder / "rod.cu", folder / "new.cu"))
-    (shared,) = (parameter for parameter, members in record.classes.items() if "rod" in members)
-    given = {"warm": "fp64", "diffuse": "fp32"}
-    types = {f"{kernel}.{name}": given[kernel] for kernel in given for name in record.classes}
-    trial = dataclasses.replace(run.trials[0], configuration=Configuration(types))
-    wanted, notes = module._wanted(record, *understood("rod.cu"), trial)
-    assert (wanted["rod"], wanted["left"]) == ("fp64", "fp32")
-    assert notes == [
-        f"rod: double, the widest of what kernels that share it have (warm.{shared}=fp64, diffuse.{shared}=fp32)"
-    ]
 
 
 @pytest.mark.full
@@ -850,7 +836,14 @@ def test_a_struct_with_an_operator_is_passed_by_value_and_a_lambda_refused(tmp_p
     [
         ([(0.23, 0.52)] * 6, (0, 0), ["x", "b"], "host", "0.52 s, and 0.23 s before; x, b kept", True),
         ([(0.23, 0.52), (0.5, 0.56), (0.3, 0.9)], (0.1, 0.2), [], "host", "before); keep the original, or tune", True),
-        ([(0.23, 0.52)] * 6, (0.2, 0.1), ["x"], "host", "(kernels 0.1 s, and 0.2 s before; the rest 0.42 s", False),
+        (
+            [(0.23, 0.52)] * 6,
+            (0.2, 0.1),
+            ["x"],
+            "host",
+            "what is not its kernels got slower (its kernels 0.1 s, and 0.2 s before; the rest 0.42 s",
+            False,
+        ),
         ([(0.23, 0.52)] * 3, (0.1, 0.2), [], "cuda", "tuned for cuda, of which that says little", False),
         ([(6.0, 9.0)], (0, 0), [], "host", "SLOWER as a whole on this machine's processor: 9 s, and 6 s before", True),
         # As long, faster, now longer and now shorter, or by no more than the clock can tell.
@@ -868,7 +861,9 @@ def test_a_program_that_got_slower_says_which_part(
     said: str,
     is_bad: bool,
 ) -> None:
-    notes, found = module._slower(rounds, [kernels] * len(rounds), kept, backend)
+    ratios = [max(new, 0.01) / max(old, 0.01) for old, new in rounds]
+    times = [module._Times(min(whole), part) for whole, part in zip(zip(*rounds, strict=True), kernels, strict=True)]
+    notes, found = module._slower(ratios, times, kept, backend)
     assert len(notes) == bool(said)
     assert said in "".join(notes)
     assert found is is_bad

@@ -16,6 +16,7 @@ from command_line import caller
 from mptune import cli, tune
 from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.errors import MptuneError
+from mptune.interop import read_run
 from mptune.measure.device import DeviceEvaluator
 from mptune.results.trial import Status
 from mptune.run import Run
@@ -74,8 +75,9 @@ def flow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flow]:
         how = ("--max-error", "1e-4", "--budget", "4", "--inputs", "1", "--verify", "0", "--backend", "host")
         tuned = called("tune", "./adopted/rod", *how, "--output", "rod.db")
         (parameter,) = adopted["parameters"]
-        chosen = f"{parameter['name']}=fp32"
-        emitted = called("emit", "rod.db", "--into", "rod.cu", "-o", "new.cu", "--configuration", chosen)
+        trials = read_run(folder / "rod.db").trials
+        number = next(n for n, each in enumerate(trials, 1) if each.configuration.get(parameter["name"]) == "fp32")
+        emitted = called("emit", "rod.db", "--into", "rod.cu", "-o", "new.cu", "--configuration", str(number))
         yield Flow(folder, adopted, tuned, emitted)
 
 
