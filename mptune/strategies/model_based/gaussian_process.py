@@ -111,18 +111,27 @@ class LogNormalPrior(Prior):
 
     The centre of the length scales grows with the square root of the number of features, as distances do. So
     points a typical distance apart keep the same correlation in any number of dimensions.
+
+    Args:
+        n_features: number of length scales.
+        log_length: centre of the log length scales with one feature.
+        length_spread: standard deviation of a log length scale.
+        signal: median of the signal.
+        noise: median of the noise.
+        noise_spread: standard deviation of the log noise.
     """
 
     def __init__(
         self,
         n_features: int,
         *,
+        log_length: float = -0.3,
         length_spread: float = 0.6,
         signal: float = 1.0,
         noise: float = 0.03,
         noise_spread: float = 1.0,
     ) -> None:
-        length = 0.5 * math.log(max(n_features, 1)) - 0.3
+        length = 0.5 * math.log(max(n_features, 1)) + log_length
         self.means = np.array([length] * n_features + [math.log(signal), math.log(noise)])
         self.unit = np.array([length_spread] * n_features + [0.7, noise_spread])
         self.low, self.high = self.means - _MOST_DEVIATIONS * self.unit, self.means + _MOST_DEVIATIONS * self.unit
