@@ -109,16 +109,8 @@ class Prior(ABC):
 class LogNormalPrior(Prior):
     """Independent normal priors of the logarithms, for features in [0, 1] and a standardised function.
 
-    The centre of the length scales grows with the square root of the number of features, as distances do. So
-    points a typical distance apart keep the same correlation in any number of dimensions.
-
-    Args:
-        n_features: number of length scales.
-        log_length: centre of the log length scales with one feature.
-        length_spread: standard deviation of a log length scale.
-        signal: median of the signal.
-        noise: median of the noise.
-        noise_spread: standard deviation of the log noise.
+    The centre of the length scales, exp(log_length) for one feature, grows with the square root of their number, as
+    distances do. So points a typical distance apart keep the same correlation in any number of dimensions.
     """
 
     def __init__(
