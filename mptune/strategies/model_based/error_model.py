@@ -293,10 +293,6 @@ class Signatures:
 
     # -- asking --------------------------------------------------------------------------------
 
-    def keys(self, codes: Codes) -> NDArray[np.uint64]:
-        """Return an identity of each configuration's signature, shape ``(n,)``."""
-        return codes[:, self.columns].astype(np.uint64) @ self._multipliers
-
     def log_probability(self, codes: Codes) -> Array:
         """Return the log of each configuration's probability to meet the threshold, shape ``(n,)``.
 
@@ -360,7 +356,8 @@ class Signatures:
 
     def _distinct(self, codes: Codes) -> tuple[Codes, NDArray[np.intp], dict[int, _Record]]:
         """Return the different signatures, the position of each configuration's among them, and measured records."""
-        keys, first, inverse = np.unique(self.keys(codes), return_index=True, return_inverse=True)
+        of_each = codes[:, self.columns].astype(np.uint64) @ self._multipliers
+        keys, first, inverse = np.unique(of_each, return_index=True, return_inverse=True)
         records = {at: self._records[key] for at, key in enumerate(keys.tolist()) if key in self._records}
         return codes[first][:, self.columns], inverse, records
 

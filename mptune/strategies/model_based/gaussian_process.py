@@ -109,20 +109,21 @@ class Prior(ABC):
 class LogNormalPrior(Prior):
     """Independent normal priors of the logarithms, for features in [0, 1] and a standardised function.
 
-    The centre of the length scales grows with the square root of the number of features, as distances do. So
-    points a typical distance apart keep the same correlation in any number of dimensions.
+    The centre of the length scales, exp(log_length) for one feature, grows with the square root of their number, as
+    distances do. So points a typical distance apart keep the same correlation in any number of dimensions.
     """
 
     def __init__(
         self,
         n_features: int,
         *,
+        log_length: float = -0.3,
         length_spread: float = 0.6,
         signal: float = 1.0,
         noise: float = 0.03,
         noise_spread: float = 1.0,
     ) -> None:
-        length = 0.5 * math.log(max(n_features, 1)) - 0.3
+        length = 0.5 * math.log(max(n_features, 1)) + log_length
         self.means = np.array([length] * n_features + [math.log(signal), math.log(noise)])
         self.unit = np.array([length_spread] * n_features + [0.7, noise_spread])
         self.low, self.high = self.means - _MOST_DEVIATIONS * self.unit, self.means + _MOST_DEVIATIONS * self.unit

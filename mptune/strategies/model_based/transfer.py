@@ -10,8 +10,10 @@ transform of its own times as
 
     z(x) = b + sum_s w_s g_s(x) + r(x),    w_s >= 0,
 
-``r`` being a Gaussian process of the rest. After every fit of its hyperparameters, with ``L`` the Cholesky factor of
-its covariance at the trials, offset and weights minimise
+``r`` being a Gaussian process of the rest. The centre of its length scales is half that of a search without sources.
+With longer scales, a few trials make the search certain that everything is slow that the sources expect to be slow.
+After every fit of the hyperparameters, with ``L`` the Cholesky factor of the covariance at the trials, offset and
+weights minimise
 
     |L^-1 (z - b - G w)|^2 + (b / sigma)^2 + sum_s ((w_s - 1 / S) / rho)^2,
 
@@ -170,7 +172,7 @@ class Sources:
         self._spread = float(np.mean([model.spread for model in self.models])) if self.models else 1.0
         self._everywhere: Array | None = None
         #: Hyperparameters of the rest, in units of the deviations of the sources, and of the values by themselves.
-        self._prior = LogNormalPrior(coordinates.count, length_spread=length_spread, signal=0.5)
+        self._prior = LogNormalPrior(coordinates.count, log_length=-1.0, length_spread=length_spread, signal=0.5)
         self._left = self._alone = self._prior.centre
 
     @property
