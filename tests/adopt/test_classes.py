@@ -7,7 +7,6 @@ import pytest
 from mptune.adopt.classes import TypeClasses
 from mptune.adopt.classing import type_classes
 from mptune.adopt.parsing import Edits
-from mptune.adopt.patching import patch
 from mptune.adopt.reading import Program, read
 from tests.tiers import few
 
@@ -488,36 +487,3 @@ int main() {
         "b": {("k", "b"), ("main", "y")},
         "by": {("k", "by"), ("main", "by")},
     }
-
-
-def test_one_text_for_several_buffers_takes_the_widest_of_their_types(tmp_path: Path) -> None:
-    (tmp_path / "upload.cu").write_text(
-        """
-#include <vector>
-double* upload(const std::vector<double>& v);
-__global__ void k(const double* a, double* b) { b[0] = a[0]; }
-int main() {
-  std::vector<double> one(8), other(8);
-  double* a = upload(one);
-  double* b = upload(other);
-  k<<<1, 1>>>(a, b);
-}
-double* upload(const std::vector<double>& v) {
-  double* d;
-  cudaMalloc(&d, v.size() * sizeof(double));
-  cudaMemcpy(d, v.data(), v.size() * sizeof(double), cudaMemcpyHostToDevice);
-  return d;
-}
-"""
-    )
-    program = read([tmp_path / "upload.cu"])
-    classes = type_classes(program)
-    mixed = patch(program, classes, {"a": "fp32"})
-    assert (dict(mixed.types), mixed.changed) == ({"a": "fp64", "b": "fp64"}, ())
-    assert mixed.notes == ("a: double instead, since one double at upload.cu:3 is the type of all",)
-    narrow = patch(program, classes, {"a": "fp16", "b": "fp32"})
-    assert set(narrow.types.values()) == {"fp32"}
-    (changed,) = narrow.changed
-    assert changed.text.count("float* upload(const std::vector<double>& v)") == 2
-    assert changed.text.count("sizeof(float)") == 1
-    assert not read([tmp_path / "upload.cu"], texts={changed.path: changed.text}).errors

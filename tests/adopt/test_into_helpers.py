@@ -166,6 +166,7 @@ def patched(folder: Path, text: str, narrow: Collection[str]) -> tuple[str, tupl
     return new, made.notes
 
 
+@pytest.mark.full
 def test_a_function_called_for_buffers_of_several_types_becomes_a_template(tmp_path: Path) -> None:
     new, notes = patched(tmp_path, UPLOAD, ["kappa"])
     assert notes == ()
@@ -223,6 +224,7 @@ def test_a_call_in_a_macro_is_not_written(tmp_path: Path) -> None:
     assert note.startswith("kappa: double instead, since the call at program.cu:")
 
 
+@pytest.mark.full
 def test_a_function_that_cannot_become_a_template_has_one_type_for_all_calls(tmp_path: Path) -> None:
     new, (note,) = patched(tmp_path, DECLARED, ["kappa"])
     assert new == DECLARED

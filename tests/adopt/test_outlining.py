@@ -256,6 +256,7 @@ def test_a_reduction_that_is_not_known_is_named(tmp_path: Path, clause: str, rea
         refused(written(tmp_path, body))
 
 
+@pytest.mark.full
 def test_members_that_loops_use_are_parameters(tmp_path: Path) -> None:
     held = "#include <vector>\nstruct Held { std::vector<double> of; double by; } held; Held* all = &held;"
     body = f"{PARALLEL}{COUNTS}a[i] = held.by * held.of[i] + all->of[i] * held.of.size();"
@@ -268,6 +269,7 @@ def test_members_that_loops_use_are_parameters(tmp_path: Path) -> None:
         refused(written(tmp_path, f"{PARALLEL}{COUNTS}a[i] = first(held.of);", before=f"{held}\n{FIRST}"))
 
 
+@pytest.mark.full
 def test_members_and_variables_of_one_name_stay_apart(tmp_path: Path) -> None:
     held = "#include <vector>\nstruct Held { std::vector<double> of; double by; } held; double held_by;"
     body = f"{PARALLEL}{COUNTS}{{ const int held_of = i / 2; a[i] = held.by * held.of[held_of] + held_by; }}"
@@ -408,6 +410,7 @@ def test_loops_end_where_they_do_with_or_without_braces(tmp_path: Path) -> None:
     assert len(printed[0].split()) == 90 * len(bodies)
 
 
+@pytest.mark.full
 def test_counters_stop_at_their_bounds_in_every_direction(tmp_path: Path) -> None:
     body = f"{PARALLEL}for (unsigned long i = n; i > 0; i--) a[i - 1] = i;\n"
     body += f"{PARALLEL}for (int i = 3; i < n; i += n % 3 + 1) a[i] = b[i];\n"
