@@ -32,8 +32,12 @@ from mptune.errors import KernelError, MptuneError, UnknownNameError
 from mptune.progress import tune as tune_kernel
 from mptune.run import Run
 from mptune.tuned import TunedKernel
+from mptune.tuning import TuneSettings
 
 _AXES: Final = "xyz"
+_BLOCK_SIZES: Final = tuple(f"block_size_{axis}" for axis in _AXES)
+#: Threads of a block at most.
+_LARGEST_BLOCK: Final = 1024
 #: Threads of a block where neither ``block`` nor ``tune`` says how many.
 _THREADS: Final = 256
 #: In the folder of a definition: the arrays by name.
@@ -93,7 +97,10 @@ def tune_source(
     Raises:
         MptuneError: an argument is wrong; the message names it by its parameter in the signature.
     """
-    macros = {name: tuple(sorted(set(values))) for name, values in (tune or {}).items()}
+    if types not in ("auto", None):
+        raise UnknownNameError("types=", str(types), ["auto", "None"])
+    TuneSettings().changed(settings)  # wrong settings are said before minutes are spent
+    macros = {name: _values(name, values) for name, values in (tune or {}).items()}
     given = {name: str(value) for name, value in (defines or {}).items()}
     given |= {name: str(values[0]) for name, values in macros.items() if len(values) == 1}
     macros = {name: values for name, values in macros.items() if len(values) > 1}
@@ -101,7 +108,11 @@ def tune_source(
     folder = Path(folder) if folder is not None else Path("adopted") / label
     _check_folder(folder)
     text, file_name = _text_of(source, label)
-    launch = _launch(problem_size, grid, block, shared, (grid_div_x, grid_div_y, grid_div_z), (*given, *macros))
+    for name in macros:
+        if not re.search(rf"\b{name}\b", text) and name not in _BLOCK_SIZES:
+            words = dict.fromkeys(re.findall(r"\b[A-Za-z_]\w*\b", text))
+            raise UnknownNameError("macro of tune= in the source:", name, words)
+    launch = _launch(problem_size, grid, block, shared, (grid_div_x, grid_div_y, grid_div_z), given, macros)
     with tempfile.TemporaryDirectory(prefix="mptune-") as scratch:
         own = Path(scratch) / file_name
         own.write_text(text, encoding="utf-8")
@@ -121,7 +132,10 @@ def tune_source(
             vary=vary,
             backend="host",
         )
-        adopted = adopt(settings_of_program, own.parent / label)[0].found
+        try:
+            adopted = adopt(settings_of_program, own.parent / label)[0].found
+        except ProgramError as error:
+            raise KernelError(_told(kernel, str(error), launch, passed)) from error
         folder.mkdir(parents=True, exist_ok=True)
         flat: dict[str, Any] = {each.name: each.values.reshape(-1) if each.is_array else each.values for each in passed}
         np.savez(folder / ARRAYS, allow_pickle=False, **flat)
@@ -133,7 +147,7 @@ def tune_source(
         definition.write_text(_definition(label, adopted, passed, launch, macros, metric, share), encoding="utf-8")
     if types is None:
         settings["restrict"] = {**_as_written(adopted), **settings.get("restrict", {})}
-    return SourceRun(tune_kernel(definition, output=output, **settings), definition)
+    return SourceRun(tune_kernel(definition, output=output, **settings), definition, passed)
 
 
 class SourceRun(Run):
@@ -143,14 +157,53 @@ class SourceRun(Run):
         definition: the definition file that was written of it.
     """
 
-    def __init__(self, run: Run, definition: Path) -> None:
+    def __init__(self, run: Run, definition: Path, passed: Sequence[_Passed]) -> None:
         super().__init__(run.info, run.trials, run.state, run.sources, run.name)
         self.definition = definition
+        self._passed = {each.name: each for each in passed}
 
     @functools.cached_property
-    def tuned(self) -> TunedKernel:
-        """The kernel in its best configuration, as a function of arrays by the names of its parameters."""
+    def _kernel(self) -> TunedKernel:
         return TunedKernel(self, self.definition)
+
+    def tuned(self, *arguments: Any, **named: Any) -> Any:
+        """Run the kernel in its best configuration, and return the arrays that it changes.
+
+        Args:
+            arguments: of the kernel in their order: arrays of any floating-point type, of the sizes that were tuned.
+            named: the others, by the names of its parameters.
+
+        Returns:
+            The array; of several a dict by name.
+
+        Raises:
+            KernelError: an argument is missing, or has another size than the one that was tuned.
+        """
+        known = [*self._passed]
+        if len(arguments) > len(known):
+            raise KernelError(f"{self.kernel} takes {len(known)} arguments ({', '.join(known)}), not {len(arguments)}")
+        given = dict(zip(known, arguments, strict=False)) | named
+        for name in given:
+            if name not in self._passed:
+                raise UnknownNameError(f"argument of {self.kernel}:", name, known)
+        for name, each in self._passed.items():
+            if name not in given:
+                raise KernelError(f"{self.kernel}: argument {name} is missing")
+            if each.is_array and np.size(given[name]) != each.values.size:
+                raise KernelError(
+                    f"argument {name} of {self.kernel} has {np.size(given[name])} numbers, and was tuned with "
+                    f"{each.values.size}: call tune_source with arrays of that size"
+                )
+        used = {argument.name for argument in self._kernel.kernel.arguments}
+        flat: dict[str, Any] = {
+            name: np.ravel(value) if self._passed[name].is_array else value for name, value in given.items()
+        }
+        found = self._kernel(**{name: value for name, value in flat.items() if name in used})
+        shapes = {name: np.shape(given[name]) for name in given}
+        if isinstance(found, dict):
+            return {name: array.reshape(shapes[name]) for name, array in found.items()}
+        (output,) = self._kernel.kernel.outputs
+        return found.reshape(shapes[output.name])
 
     def emit(self, folder: str | Path) -> tuple[str, ...]:
         """Write the winner as source, header, programs and README that need no mptune, and return the files' names.
@@ -195,7 +248,6 @@ class _Launch:
     grid: tuple[str, ...]
     block: tuple[str, ...]
     shared: str
-    has_default_block: bool
 
 
 def _launch(
@@ -204,20 +256,27 @@ def _launch(
     block: Extent | None,
     shared: int | str,
     divisors: Sequence[Sequence[str | int] | None],
-    names: Iterable[str],
+    given: Mapping[str, str],
+    macros: Iterable[str],
 ) -> _Launch:
-    own = [name for axis in _AXES if (name := f"block_size_{axis}") in names]
-    threads = _extents("block", block if block is not None else own or [_THREADS])
+    """Return how the kernel is launched; macros of one value are written as that."""
+
+    def shown(what: str, extents: Extent) -> list[str]:
+        return [re.sub(r"\b[A-Za-z_]\w*\b", lambda m: given.get(m[0], m[0]), each) for each in _extents(what, extents)]
+
+    own = [name for name in _BLOCK_SIZES if name in (*given, *macros)]
+    threads = shown("block", block if block is not None else own or [_THREADS])
     if grid is not None:
-        blocks = _extents("grid", grid)
+        blocks = shown("grid", grid)
     else:
         blocks = []
-        for axis, size in enumerate(_extents("problem_size", problem_size)):
-            factors = divisors[axis] if divisors[axis] is not None else threads[axis : axis + 1]
-            shown = (str(each) for each in factors or ())
-            product = " * ".join(each if re.fullmatch(r"\w+", each) else f"({each})" for each in shown)
+        for axis, size in enumerate(shown("problem_size", problem_size)):
+            factors = threads[axis : axis + 1]
+            if (divisor := divisors[axis]) is not None:
+                factors = shown(f"grid_div_{_AXES[axis]}", divisor) if divisor else []
+            product = " * ".join(each if re.fullmatch(r"\w+", each) else f"({each})" for each in factors)
             blocks.append(f"ceildiv({size}, {product})" if product else size)
-    return _Launch(tuple(blocks), tuple(threads), str(shared), has_default_block=block is None and not own)
+    return _Launch(tuple(blocks), tuple(threads), *shown("shared", shared))
 
 
 def _definition(
@@ -233,14 +292,10 @@ def _definition(
     (each,) = found.kernels.values()
     arrays = {one.name: one for one in passed if one.is_array}
     written = {name for name, one in arrays.items() if one.is_written}
-    sizes = {
-        argument.shape[0]: arrays[argument.name].count
-        for argument in each.arguments
-        if argument.name in arrays and not isinstance(argument.shape, int)
-    }
+    sizes: dict[str, int] = {}
     if each.launched.is_free:
         numbers = each.launched.geometry(each.launched.launches[0])
-        sizes |= {known: numbers[key] for known, key in each.geometry.extents.items()}
+        sizes = {known: numbers[key] for known, key in each.geometry.extents.items()}
     else:
         geometry = dataclasses.replace(
             each.geometry,
@@ -250,7 +305,11 @@ def _definition(
         )
         each = dataclasses.replace(each, geometry=geometry)
     roles = {one.name: "InOut" for one in each.arguments if one.name in written}
-    declared = tuple(dataclasses.replace(one, role=roles.get(one.name, one.role)) for one in each.arguments)
+    shapes = {name: (str(one.values.size),) for name, one in arrays.items()}
+    declared = tuple(
+        dataclasses.replace(one, role=roles.get(one.name, one.role), shape=shapes.get(one.name, one.shape))
+        for one in each.arguments
+    )
     shown = metric_text(found, metric)
     more = [
         f'sizes={{"default": {json.dumps(sizes)}}},',
@@ -291,11 +350,6 @@ class _Passed:
     type: str
     values: NDArray[Any]
     is_written: bool
-
-    @property
-    def count(self) -> int:
-        """The number of numbers in it: three in a ``double3``."""
-        return self.values.size
 
     @property
     def is_array(self) -> bool:
@@ -394,10 +448,37 @@ def _extents(what: str, given: Extent) -> list[str]:
     Raises:
         KernelError: there are others.
     """
-    found = [given] if isinstance(given, int | str | np.integer) else list(given)
+    found: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
     if not 1 <= len(found) <= 3:
         raise KernelError(f"{what}: expected one to three extents, not {found!r}")
+    for each in found:
+        is_whole = isinstance(each, int | np.integer) and not isinstance(each, bool)
+        if not isinstance(each, str) and (not is_whole or each < (0 if what == "shared" else 1)):
+            raise KernelError(f"{what}: expected whole numbers of 1 or more, or expressions, not {each!r}")
     return list(map(str, found))
+
+
+def _values(name: str, values: Any) -> tuple[int, ...]:
+    """Return the values of a macro, in ascending order."""
+    if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str) or len(values) == 0:
+        raise KernelError(f"tune[{name!r}]: expected a list of values, not {values!r}")
+    for value in values:
+        is_whole = isinstance(value, int | np.integer)
+        if not is_whole or (name in _BLOCK_SIZES and not 1 <= value <= _LARGEST_BLOCK):
+            what = f"1 to {_LARGEST_BLOCK} threads" if name in _BLOCK_SIZES else "whole numbers"
+            raise KernelError(f"tune[{name!r}]: expected {what}, not {value!r}")
+    return tuple(sorted({int(value) for value in values}))
+
+
+def _told(kernel: str, message: str, launch: _Launch, passed: Sequence[_Passed]) -> str:
+    """Return why a kernel cannot be tuned, in words of the call."""
+    shape = f"grid ({', '.join(launch.grid)}), block ({', '.join(launch.block)})"
+    message = message.replace("mptune_main.cu", "the call").replace("mptune_main", kernel) or "it was not launched"
+    hint = ""
+    if "SIGSEGV" in message or "off by" in message:
+        counts = ", ".join(f"{each.name} {each.values.size}" for each in passed if each.is_array)
+        hint = f"\ndoes it read or write beyond its arrays ({counts}), or depend on the order of threads?"
+    return f"{kernel} cannot be tuned with {shape}: {message}{hint}"
 
 
 def _number(each: _Passed) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,12 @@ def test_a_kernel_and_arrays_are_enough(
     assert all(np.array_equal(before[name], value) for name, value in arrays.items())
     # Called with other arrays, the winner computes the same as NumPy.
     u, speed = np.random.default_rng().random((2, 37 * 101))
-    with run.tuned as tuned:
-        found = tuned(u_new=np.zeros(u.size), u=u, speed=speed, dt=0.25, nx=101, ny=37)
+    found = run.tuned(np.zeros((37, 101)), u.reshape(37, 101), speed.reshape(37, 101), dt=0.25, nx=101, ny=37)
+    assert found.shape == (37, 101)
+    with pytest.raises(MptuneError, match="u of advect has 8 numbers"):
+        run.tuned(np.zeros((37, 101)), np.zeros(8), speed, dt=0.25, nx=101, ny=37)
     expected = advected(u.reshape(37, 101), speed.reshape(37, 101), 0.25)
-    np.testing.assert_allclose(found.reshape(37, 101), expected, atol=1e-4)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
     assert "tuned_advect.cu" in run.emit(tmp_path / "emitted")
 
 
@@ -84,6 +87,7 @@ def test_types_stay_as_they_are_and_blocks_are_free(tmp_path: Path, monkeypatch:
     assert len({each["block"] for each in trials}) > 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("change", "names"),
     [
@@ -105,6 +109,7 @@ def test_wrong_arguments_are_named(
     assert all(name in str(error.value) for name in names)
 
 
+@pytest.mark.full
 def test_wrong_calls_are_refused(tmp_path: Path, arrays: dict[str, Any]) -> None:
     given, folder = list(arrays.values()), tmp_path / "made"
     tune = {"block_size_x": [32], "block_size_y": [1]}
@@ -116,8 +121,17 @@ def test_wrong_calls_are_refused(tmp_path: Path, arrays: dict[str, Any]) -> None
         mptune.tune_source(ADVECT, "advect", (), given, tune=tune, folder=folder)
     with pytest.raises(MptuneError, match=r"missing\.cu"):
         mptune.tune_source("missing.cu", "advect", 1, given, tune=tune, folder=folder)
+    call = functools.partial(mptune.tune_source, ADVECT, "advect", (101, 37), given, folder=folder)
     with pytest.raises(MptuneError, match="block_size_x"):
-        mptune.tune_source(ADVECT, "advect", (101, 37), given, folder=folder)
+        call(tune={"block_size_x": [], "block_size_y": [1]})
+    with pytest.raises(MptuneError, match="block_size_y"):
+        call(tune={"block_size_x": [32], "block_size_y": [0, 1]})
+    with pytest.raises(MptuneError, match="blocks"):
+        call(tune={**tune, "blocks": [1, 2]})
+    with pytest.raises(MptuneError, match="fp33"):
+        call(tune=tune, types="fp33")
+    with pytest.raises(MptuneError, match="budgett.*did you mean 'budget'"):
+        call(tune=tune, budgett=3)
     folder.mkdir()
     (folder / "mine.txt").write_text("mine")
     with pytest.raises(MptuneError, match="made"):

@@ -93,7 +93,7 @@ def test_vectors_of_literals_are_of_the_type_of_the_other_side(vectors: Applicat
     (kernel,) = vectors.kernels.values()
     text = render(kernel, kernel.configuration(mixed(vectors, ("fp32",))), sizes_of_launch(kernel))
     assert "CHOICE(i < n, bodies[i], mp::make_vec4<float>(0, 0, 0, 0))" in text
-    assert "CHOICE(j < n, bodies[j], mp::make_vec4<float>(own.x, " in text
+    assert "CHOICE(j < n, bodies[j], mp::make_vec4<double>(own.x, mp::literal(0.), mp::literal(1e3), 0))" in text
     instrument = Instrument(vectors, vectors.resolve_sizes())
     assert instrument.errors(mixed(vectors, ("fp64",)))["error"] < 1e-14  # (sums of 150 that cancel)
     assert 1e-9 < instrument.errors(mixed(vectors, ("fp32",)))["error"] < 1e-5

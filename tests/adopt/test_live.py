@@ -111,11 +111,9 @@ def adopted(text: str, folder: Path, *arguments: str) -> Iterator[tuple[Applicat
 def trial(made: tuple[Application, DeviceEvaluator], **types: str) -> Trial:
     """Return the trial of a configuration in fp64 but for some types, each that of all with a part of its name."""
     kernel, evaluator = made
-    values = {
-        name: next((types[part] for part in types if part in name), "fp64")
-        for name in kernel.parameter_names
-        if name.endswith("_type")
-    }
+    offered = {p.name: p.values for p in kernel.parameters if p.name.endswith("_type")}
+    values = {name: next((types[part] for part in types if part in name), "fp64") for name in offered}
+    values = {name: value if value in offered[name] else "fp32" for name, value in values.items()}
     (found,) = evaluator.evaluate([kernel.configuration(values)])
     return found
 
