@@ -194,11 +194,10 @@ class SourceRun(Run):
                     f"argument {name} of {self.kernel} has {np.size(given[name])} numbers, and was tuned with "
                     f"{each.values.size}: call tune_source with arrays of that size"
                 )
-        used = {argument.name for argument in self._kernel.kernel.arguments}
-        flat: dict[str, Any] = {
-            name: np.ravel(value) if self._passed[name].is_array else value for name, value in given.items()
-        }
-        found = self._kernel(**{name: value for name, value in flat.items() if name in used})
+        used = [argument.name for argument in self._kernel.kernel.arguments]
+        flat: dict[str, Any] = {name: given[name] for name in used}
+        flat = {name: np.ravel(value) if self._passed[name].is_array else value for name, value in flat.items()}
+        found = self._kernel(**flat)
         shapes = {name: np.shape(given[name]) for name in given}
         if isinstance(found, dict):
             return {name: array.reshape(shapes[name]) for name, array in found.items()}

@@ -130,7 +130,7 @@ def test_wrong_calls_are_refused(tmp_path: Path, arrays: dict[str, Any]) -> None
         call(tune={**tune, "blocks": [1, 2]})
     with pytest.raises(MptuneError, match="fp33"):
         call(tune=tune, types="fp33")
-    with pytest.raises(MptuneError, match="budgett.*did you mean 'budget'"):
+    with pytest.raises(MptuneError, match=r"budgett.*did you mean 'budget'"):
         call(tune=tune, budgett=3)
     folder.mkdir()
     (folder / "mine.txt").write_text("mine")

@@ -33,6 +33,7 @@ extern "C" __global__ void scale(float *y, float *x, int n) {
 """
 
 
+@pytest.mark.full
 def test_a_kernel_runs_once() -> None:
     x = np.random.default_rng().random(1001, np.float32)
     text = "__constant__ float factor[1];\n" + TILED
@@ -153,3 +154,41 @@ def test_wrong_arguments_are_named(given: dict[str, Any], names: tuple[str, ...]
     with pytest.raises(MptuneError) as error:
         tune_kernel(**{**call, **given})
     assert all(name in str(error.value) for name in names)
+
+
+@pytest.mark.full
+def test_a_kernel_that_crashes_leaves_the_script_alive() -> None:
+    x = np.zeros(100, np.float32)
+    with pytest.raises(MptuneError, match="beyond its arrays"):
+        run_kernel(
+            "scale",
+            TILED.replace("factor[0]", "2"),
+            10**8,
+            [x, x, np.int32(10**8)],
+            {"block_size_x": 64, "tile": 1},
+            backend="host",
+        )
+
+
+@pytest.mark.full
+def test_configurations_that_do_not_compile_fail_alone_and_a_function_verifies() -> None:
+    x = np.random.default_rng().random(300, np.float32)
+    text = "#if block_size_x == 32\n#error too small\n#endif\n" + TILED.replace("factor[0]", "2")
+    results, _ = tune_kernel(
+        *("scale", text, 300, [np.zeros_like(x), x, np.int32(300)], {"block_size_x": [32, 64], "tile": [1]}),
+        answer=[np.sum(2 * x), None, None],
+        verify=lambda answer, result, atol=None: bool(np.isclose(answer[0], np.sum(result[0]), rtol=1e-4)),
+        compiler_options=["--use_fast_math", "-O2"],
+        backend="host",
+    )
+    failed = {each["block_size_x"]: each.get("__error__") for each in results}
+    assert failed == {32: "CompilationFailedConfig", 64: None}
+    results, _ = tune_kernel(
+        "scale",
+        text,
+        300,
+        [np.zeros_like(x), x, np.int32(300)],
+        {"block_size_x": [32, 64], "tile": [1]},
+        backend="host",
+    )
+    assert ["__error__" in each for each in sorted(results, key=lambda each: each["block_size_x"])] == [True, False]

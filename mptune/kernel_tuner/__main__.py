@@ -34,6 +34,11 @@ def main(script: Path, arguments: tuple[str, ...], **given: Any) -> None:
         except MptuneError as error:
             click.echo(f"error: {error}", err=True)
             sys.exit(2)
+        except ModuleNotFoundError as error:
+            if not str(error.name).startswith("kernel_tuner."):
+                raise
+            click.echo(f"error: {error.name} of Kernel Tuner is not supported by mptune", err=True)
+            sys.exit(2)
 
 
 if __name__ == "__main__":

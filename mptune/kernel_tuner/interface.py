@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import pickle
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from multiprocessing.connection import Connection
+from typing import Any, Final, cast
 
+import cloudpickle
 from numpy.typing import NDArray
 
 from mptune.accuracy.metrics import tolerance_metric
 from mptune.backends import get_backend
 from mptune.backends.base import CompileOptions
-from mptune.errors import KernelError, UnknownNameError
+from mptune.backends.processes import ChildEnded, PythonChild
+from mptune.errors import KernelError, LaunchError, MptuneError, UnknownNameError
 from mptune.interop import write_run
+from mptune.kernel import Kernel
 from mptune.kernel_tuner.accuracy import AccuracyObserver
-from mptune.kernel_tuner.problem import Problem, values_of_argument
+from mptune.kernel_tuner.problem import ArgumentGiven, Problem, values_of_argument
 from mptune.measure.buffers import run_once
 from mptune.measure.program import Program
 from mptune.precision import precision
 from mptune.progress import tune
 from mptune.results.trial import Status, Trial
 from mptune.run import Run
+from mptune.space.configuration import Configuration
 
 Divisor = Sequence[Any] | Callable[..., Any] | None
 
@@ -163,17 +170,16 @@ def tune_kernel(
         *(kernel_name, kernel_source, arguments, tune_params, lang, cmem_args, smem_args, defines, block_size_names)
     )
     divisors = (grid_div_x, grid_div_y, grid_div_z)
-    is_compared = [False] * len(arguments) if answer is None else [each is not None for each in answer]
-    if len(is_compared) != len(arguments):
-        raise KernelError(f"answer has {len(is_compared)} elements, expected {len(arguments)}, one for each argument")
+    if answer is not None and len(answer) != len(arguments):
+        raise KernelError(f"answer has {len(answer)} elements, expected {len(arguments)}, one for each argument")
     accuracy = [each for each in observers or () if isinstance(each, AccuracyObserver)]
-    kernel = problem.kernel(problem_size, divisors, restrictions, is_compared, answer)
+    kernel = problem.kernel(problem_size, divisors, restrictions, answer, is_verified=verify is not None)
     max_error = max_error if max_error is not None else _defaults.get("max_error")
     backend = backend or _backend()
     limit: Any = max_error
     metric: Any = None
     if answer is not None and verify is not None:
-        metric, limit = _verified_by(verify, is_compared, atol), 0.5
+        metric, limit = _verified_by(verify, answer, problem.given, atol), 0.5
     elif accuracy:
         metric = [_observed(each) for each in accuracy]
         problem.errors = {each.key: f"error.{each.key}" for each in accuracy} | {accuracy[0].key: "error"}
@@ -201,7 +207,7 @@ def tune_kernel(
         inputs=1,
         verify=0,
         seed=seed or 0,
-        flags=tuple(compiler_options or ()),
+        flags=_flags(compiler_options, backend),
         on_progress=lambda progress: None if quiet else _print_line(problem, progress.trial, metrics),
     )
     results = Results(run, (_result(problem, trial, metrics) for trial in run.trials))
@@ -214,10 +220,9 @@ def tune_kernel(
     if cache:
         write_run(run, f"{cache}".removesuffix(".json") + ".json", "cache")
     if best and not quiet:
-        shown = ", ".join(
-            f"{name}={best[name]}" for name in (*tune_params, objective, *(metrics or {})) if name in best
-        )
-        print(f"\nBEST PERFORMING CONFIGURATION FOR OBJECTIVE {objective}:\n{shown}")
+        names = dict.fromkeys([*tune_params, objective, *(metrics or {})])
+        print(f"\nBEST PERFORMING CONFIGURATION FOR OBJECTIVE {objective}:")
+        print(", ".join(f"{name}={best[name]}" for name in names if name in best))
     return results, environment
 
 
@@ -269,17 +274,54 @@ def run_kernel(
     problem = Problem(
         kernel_name, kernel_source, arguments, values, lang, cmem_args, smem_args, defines, block_size_names
     )
-    kernel = problem.kernel(problem_size, (grid_div_x, grid_div_y, grid_div_z), None, [True] * len(arguments), None)
+    kernel = problem.kernel(problem_size, (grid_div_x, grid_div_y, grid_div_z), None, None)
     sizes = kernel.resolve_sizes("default", {})
     configuration = kernel.search_space(sizes).configuration(0)
-    found = get_backend(backend or _backend())
-    with Program(kernel, configuration, sizes, found, CompileOptions(flags=tuple(compiler_options or ()))) as program:
-        outputs = run_once(program, problem.inputs)
+    backend = backend or _backend()
+    outputs = _run_apart(kernel, configuration, problem.inputs, backend, _flags(compiler_options, backend))
     results: list[Any] = []
     for each, argument in zip(problem.given, arguments, strict=True):
         own = values_of_argument(argument)
         results.append(outputs[each.name].astype(own.dtype).reshape(own.shape) if each.name in outputs else argument)
     return results
+
+
+def _run_apart(
+    kernel: Kernel, configuration: Configuration, inputs: Mapping[str, Any], backend: str, flags: Sequence[str]
+) -> dict[str, NDArray[Any]]:
+    """Run a kernel in a process of its own, which a wrong kernel may end.
+
+    Raises:
+        LaunchError: the process ended.
+    """
+    with PythonChild("mptune.kernel_tuner.interface:serve", keeps_output=True) as child:
+        try:
+            child.send(cloudpickle.dumps((kernel, configuration, dict(inputs), backend, tuple(flags))))
+            found = child.receive()
+        except ChildEnded as error:
+            raise LaunchError(
+                f"{kernel.name} {error.how}: does it read or write beyond its arrays, or beyond its shared memory?"
+            ) from None
+    if isinstance(found, MptuneError):
+        raise found
+    return cast(dict[str, NDArray[Any]], found)
+
+
+def serve(channel: Connection) -> None:
+    """Run the kernel of the first message, and send its outputs."""
+    try:
+        kernel, configuration, inputs, backend, flags = pickle.loads(channel.recv())
+        sizes = kernel.resolve_sizes("default", {})
+        with Program(kernel, configuration, sizes, get_backend(backend), CompileOptions(flags=flags)) as program:
+            channel.send(run_once(program, inputs))
+    except MptuneError as error:
+        channel.send(error)
+
+
+def _flags(given: Sequence[str] | None, backend: str) -> tuple[str, ...]:
+    """Return the options that the backend's compiler takes: the host's knows none of nvcc's own."""
+    is_host = get_backend(backend).shares_memory
+    return tuple(each for each in given or () if not is_host or re.match(r"-(?:D|U|I|O|f|m|W|std=)", each))
 
 
 def best_config(results: Iterable[Mapping[str, Any]], objective: str, is_higher: bool = False) -> Any:
@@ -305,18 +347,19 @@ def _observed(observer: AccuracyObserver) -> Callable[..., float]:
     return metric
 
 
-def _verified_by(verify: Callable[..., Any], is_compared: Sequence[bool], atol: float) -> Callable[..., float]:
+def _verified_by(
+    verify: Callable[..., Any], answer: Sequence[Any], given: Sequence[ArgumentGiven], atol: float
+) -> Callable[..., float]:
     """Return a metric that is 0 for an output that the user's function accepts, else 1."""
-    if sum(is_compared) != 1:
-        raise KernelError(
-            "verify= of Kernel Tuner is supported for one output: set the other elements of answer to None"
-        )
-    place = is_compared.index(True)
+    compared = [place for place, each in enumerate(answer) if each is not None]
+    if len(compared) != 1:
+        raise KernelError("verify= is supported for one output: set the other elements of answer to None")
+    (place,) = compared
+    own = given[place].values
 
-    def verified(output: NDArray[Any], reference: NDArray[Any]) -> float:
-        answer: list[Any] = [None] * len(is_compared)
-        result = list(answer)
-        answer[place], result[place] = reference, output
+    def verified(output: NDArray[Any], _reference: NDArray[Any]) -> float:
+        result: list[Any] = [None] * len(answer)
+        result[place] = output.astype(own.dtype).reshape(own.shape)
         takes_atol = "atol" in inspect.signature(verify).parameters
         return float(not (verify(answer, result, atol=atol) if takes_atol else verify(answer, result)))
 
@@ -338,7 +381,10 @@ def _result(problem: Problem, trial: Trial, metrics: Mapping[str, Any] | None) -
         result["message"] = trial.message
     else:
         result["time"], result["times"] = trial.time_ms, list(measured.times_ms)
-        result |= {name: value for name, value in measured.metrics.items() if name not in ("time_ms", "time_min_ms")}
+        numbers = {n: v for n, v in measured.metrics.items() if n not in ("time_ms", "time_min_ms")}
+        if not problem.is_compared:
+            numbers = {name: value for name, value in numbers.items() if "error" not in name}
+        result |= numbers
         result |= {key: measured.metrics[name] for key, name in problem.errors.items()}
     phases = {"compile_time": "compile", "verification_time": "accuracy", "benchmark_time": "timing"}
     result |= {name: 1000 * measured.durations_s.get(phase, 0.0) for name, phase in phases.items()}

@@ -60,6 +60,15 @@ _SENSORS = {
 }
 
 
+class _Module(ModuleType):
+    """A module of Kernel Tuner that names what it lacks."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise KernelError(f"{self.__name__}.{name} of Kernel Tuner is not supported by mptune")
+
+
 def install() -> None:
     """Make ``import kernel_tuner`` and its submodules these."""
     run, tune = interface.run_kernel, interface.tune_kernel
@@ -74,7 +83,7 @@ def install() -> None:
     }
     for name, contents in modules.items():
         full = f"kernel_tuner.{name}" if name else "kernel_tuner"
-        module = sys.modules[full] = ModuleType(full)
+        module = sys.modules[full] = _Module(full)
         module.__dict__.update(contents, __path__=[])
         parent, _, last = full.rpartition(".")
         if parent:

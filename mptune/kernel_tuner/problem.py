@@ -26,7 +26,7 @@ _LANGUAGES: Final = ("CUDA", "CUPY", "NVCUDA", "HIP")
 
 
 @dataclass(frozen=True, slots=True)
-class _Argument:
+class ArgumentGiven:
     """An argument of the kernel.
 
     Attributes:
@@ -42,6 +42,7 @@ class _Argument:
     parameter: str = ""
 
     def declared(self, is_compared: bool) -> Argument:
+        """Return its declaration."""
         is_float = self.values.dtype.kind == "f"
         types = {"precision": self.parameter or precision(str(self.values.dtype)).name} if is_float else {}
         types |= {} if is_float else {"dtype": str(self.values.dtype)}
@@ -92,7 +93,7 @@ class Problem:
         if len(declared) != len(arguments):
             raise KernelError(f"{self.bare} takes {len(declared)} arguments, not {len(arguments)}")
         self.given = [
-            _Argument(
+            ArgumentGiven(
                 known,
                 values_of_argument(argument),
                 is_written and not isinstance(argument, np.generic | int | float),
@@ -108,6 +109,7 @@ class Problem:
         self.defines = defines
         #: The metrics that are errors of observers, by their key.
         self.errors: Mapping[str, str] = {}
+        self.is_compared = True
         self.blocks = [*(block_size_names or ()), *BLOCK_SIZES[len(block_size_names or ()) :]]
 
     @property
@@ -121,27 +123,39 @@ class Problem:
         problem_size: Any,
         divisors: Sequence[Any],
         restrictions: Any,
-        is_compared: Sequence[bool],
         answer: Sequence[Any] | None,
+        *,
+        is_verified: bool = False,
     ) -> Kernel:
-        """Return the definition."""
+        """Return the definition.
+
+        Without an answer, outputs are compared with what they were before, for nothing but the form. Neither are they
+        where a function of the user verifies them.
+        """
+        self.is_compared = answer is not None
+        answers = [None] * len(self.given) if answer is None else answer
+        is_output = [answer is None or each is not None for each in answers]
         arguments = [
-            *(each.declared(flag or answer is None) for each, flag in zip(self.given, is_compared, strict=True)),
+            *(each.declared(flag) for each, flag in zip(self.given, is_output, strict=True)),
             *(Constant(name, array.size, **_type_of(array)) for name, array in self.constants.items()),
         ]
         inputs = self.inputs
-        expected = {
-            each.name: _widest(np.asarray(value)).reshape(-1)
-            for each, value in zip(self.given, answer or (), strict=False)
-            if value is not None
-        }
+        expected: dict[str, Any] = {}
+        for each, flag, value in zip(self.given, is_output, answers, strict=True):
+            if flag and each.is_written and each.values.ndim:
+                known = each.values if value is None or is_verified else np.asarray(value)
+                if known.size != each.values.size:
+                    raise KernelError(f"the answer of {each.name} has {known.size} elements, not {each.values.size}")
+                expected[each.name] = (
+                    np.nan_to_num(_widest(known)).reshape(-1) if is_verified else _widest(known).reshape(-1)
+                )
         return Kernel(
             name=re.sub(r"\W+", "_", self.bare),
             parameters=[self._parameter(name, values) for name, values in self.values.items()],
             arguments=arguments,
             sizes={"default": {}},
             inputs=_Given(inputs),
-            reference=_Given(expected) if answer is not None else None,
+            reference=_Given(expected),
             grid=_Grid(problem_size, tuple(divisors), tuple(self.blocks), tuple(self.values)),
             block=_Block(tuple(self.blocks), tuple(self.values)),
             shared_bytes=_Shared(self.shared, tuple(self.values)) if self.shared else 0,
@@ -209,7 +223,7 @@ def _type_of(array: NDArray[Any]) -> dict[str, str]:
     return {"precision": precision(str(array.dtype)).name} if array.dtype.kind == "f" else {"dtype": str(array.dtype)}
 
 
-def _parameter_text(each: _Argument) -> str:
+def _parameter_text(each: ArgumentGiven) -> str:
     kind = f"{{{{ {each.parameter} }}}}" if each.parameter else _CPP[str(each.values.dtype)]
     if each.values.ndim == 0:
         return f"{kind} {each.name}"
