@@ -45,6 +45,7 @@ _INCLUDED: Final = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULT
 #: Macros that may say how much a program does.
 _COUNT: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\(?([1-9]\d{1,8})\)?[ \t]*(?:$|//|/\*)", re.MULTILINE)
 _MOST_MACROS: Final = 6
+_MACRO: Final = re.compile(r"^[ \t]*#[ \t]*(?:define|ifn?def)[ \t]+(\w+)", re.MULTILINE)
 #: Names of those that do not.
 _OF_BLOCKS: Final = re.compile(r"BLOCK|THREAD|TILE|WARP", re.IGNORECASE)
 _MAKEFILES: Final = ("Makefile", "makefile", "GNUmakefile", "CMakeLists.txt")
@@ -169,6 +170,11 @@ def _adopted(
         if program.originals:
             on_progress("running it with its loops")
             _check_loops(program, captured, built, settings, scratch / "loops")
+        macro_notes: list[str] = []
+        if program.macros:
+            on_progress("running it with other values of its macros")
+            macros, macro_notes = _macros_that_run(program, captured, settings, scratch / "macros")
+            program = dataclasses.replace(program, macros=macros)
         on_progress("finding out which sizes it has")
         sizes = find_sizes(program, built, captured, scratch / "sizes")
         classes = classes_in(program, captured)
@@ -206,7 +212,7 @@ def _adopted(
         language = "hip" if is_of_hip(file.text for file in program.files) else "cuda"
         document["program"] = {**given, "device": captured.device, "backend": compiled.backend}
         document["program"]["language"] = "openmp" if program.originals else language
-        document["notes"] += [*_notes_of_parts(refused), *_notes_of_draws(draws, unchanged)]
+        document["notes"] += [*macro_notes, *_notes_of_parts(refused), *_notes_of_draws(draws, unchanged)]
         if narrower is not None:
             why = _told_in_program(program, made, narrower, "cannot have narrower types")
             document["notes"].append(f"trials fail: {why}")
@@ -353,6 +359,10 @@ def _read_and_built(settings: AdoptSettings, on_progress: Callable[[str], None])
     with _told_what_is_missing(settings.files):
         on_progress("reading the program")
         program = read(settings.files, settings.defines, settings.includes, settings.kernels)
+        for name in settings.macros:
+            if not any(re.search(rf"\b{name}\b", file.text) for file in program.files):
+                words = dict.fromkeys(_MACRO.findall("\n".join(file.text for file in program.files)))
+                raise UnknownNameError("macro of the program", name, words)
         program = dataclasses.replace(program, macros=settings.macros)
         _check(program)
         on_progress("compiling the program")
@@ -442,6 +452,43 @@ def _captured(
             f"{error}\nhere the threads of a warp do not run in step: where one reads from shared memory what another "
             f"one wrote, __syncthreads() has to stand between, in {', '.join(sharing)}"
         ) from None
+
+
+def _macros_that_run(
+    program: Program, captured: Capture, settings: AdoptSettings, scratch: Path
+) -> tuple[dict[str, tuple[int, ...]], list[str]]:
+    """Return the values of macros with which the program runs on memory of the same sizes, and why others are left out.
+
+    Raises:
+        ProgramError: a macro is left with one value.
+    """
+    notes: list[str] = []
+    own = {id: each.bytes for id, each in captured.allocations.items()}
+    macros: dict[str, tuple[int, ...]] = {}
+    for name, values in program.macros.items():
+        good = [int(program.defines[name])]
+        for value in (value for value in values if value not in good):
+            try:
+                other = read(program.sources, {**program.defines, name: str(value)}, program.includes, settings.kernels)
+                ran = capture(
+                    _built(other, split_kernels(other)),
+                    settings.arguments,
+                    scratch / f"{name}-{value}",
+                    time_limit_s=settings.time_limit_s,
+                    is_repeated=False,
+                    may_fail=True,
+                    own=captured.own,
+                )
+                found = {id: each.bytes for id, each in ran.allocations.items()}
+                if found != own:
+                    raise ProgramError("the program allocates memory of other sizes, whose numbers mean something else")
+                good.append(value)
+            except ProgramError as error:
+                notes.append(f"{name}={value} is left out: {str(error).splitlines()[0]}")
+        if len(good) < 2:
+            raise ProgramError("\n".join([f"--macro {name} has no value to try besides {good[0]}", *notes]))
+        macros[name] = tuple(sorted(good))
+    return macros, notes
 
 
 def _made_smaller(program: Program) -> list[str]:

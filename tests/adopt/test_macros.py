@@ -55,3 +55,22 @@ def test_a_macro_is_tuned_on_host_and_device(
     ]
     assert exact
     assert all(trial.error == 0 for trial in exact)
+
+
+@pytest.mark.full
+def test_values_that_the_program_does_not_take_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mptune = caller(monkeypatch, capfd)
+    (tmp_path / "smooth.cu").write_text(PROGRAM)
+    taken = mptune("adopt", "smooth.cu", "--macro", "BLOCK=64,128,2048", "--backend", "host")
+    assert taken.code == 0
+    assert "BLOCK=2048 is left out" in taken.err
+    missing = mptune("adopt", "smooth.cu", "--macro", "BLOCKS=64,128", "--backend", "host")
+    assert missing.code == 2
+    assert "did you mean 'BLOCK'" in missing.err
+    (tmp_path / "sums.cu").write_text(PROGRAM.replace("cudaMalloc(&db, n *", "cudaMalloc(&db, (n + BLOCK) *"))
+    sized = mptune("adopt", "sums.cu", "--macro", "BLOCK=64,128", "--backend", "host")
+    assert sized.code == 2
+    assert "BLOCK=64 is left out: the program allocates memory of other sizes" in sized.err
