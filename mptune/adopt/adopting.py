@@ -34,7 +34,7 @@ from mptune.adopt.origins import origin
 from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
 from mptune.adopt.reading import NESTED, Program, own_files, paddings, read
 from mptune.adopt.running import Built, TooLongError, build, is_of_hip, run, stopwatch
-from mptune.adopt.sizes import FoundSizes, find_sizes, not_given
+from mptune.adopt.sizes import FoundSizes, find_sizes, launches_of, not_given
 from mptune.adopt.writing import Adopted, name_of, set_draws, write
 from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError
 from mptune.source.loading import RECORD
@@ -479,6 +479,8 @@ def _macros_that_run(
                     may_fail=True,
                     own=captured.own,
                 )
+                if launches_of(ran) != launches_of(captured):
+                    raise ProgramError("the program does not launch the same kernels")
                 found = {id: each.bytes for id, each in ran.allocations.items()}
                 if found != own:
                     raise ProgramError("the program allocates memory of other sizes, whose numbers mean something else")

@@ -79,7 +79,7 @@ def find_sizes(program: Program, built: Built, captured: Capture, scratch: Path)
                 may_fail=True,
                 own=captured.own,
             )
-            if not _launches(ran) <= _launches(captured):
+            if not launches_of(ran) <= launches_of(captured):
                 raise ProgramError(f"with {other} instead, the program launches other kernels, or on other memory")
             if _operations(ran) == _operations(captured):
                 raise ProgramError(f"with {other} instead, the program does the same on the device")
@@ -91,7 +91,7 @@ def find_sizes(program: Program, built: Built, captured: Capture, scratch: Path)
     return FoundSizes(found, tuple(refused), frozenset(other_blocks))
 
 
-def _launches(ran: Capture) -> set[tuple[str, Path, int, int]]:
+def launches_of(ran: Capture) -> set[tuple[str, Path, int, int]]:
     """Return the launches of a run by kernel, place in the source, and memory."""
     launches = [each for each in ran.different if isinstance(each, Launch)]
     return {(each.kernel, each.file, each.line, id) for each in launches for id in each.allocations or {-1}}
