@@ -418,6 +418,15 @@ def test_a_winner_with_the_program_s_own_types_writes_and_runs_nothing(
     assert not (folder / "same.cu").exists()
 
 
+def test_a_note_names_the_blocks_and_functions_that_are_not_written(folder: Path) -> None:
+    run = run_of(folder)
+    chosen = {**run.trials[2].configuration, "warm.block": 64, "warm.policy": "approx", "diffuse.block": 128}
+    trial = dataclasses.replace(run.trials[2], configuration=Configuration(chosen))
+    settings = IntoSettings(folder / "rod.cu", folder / "same.cu")
+    notes = into(run, trial, run.objective, settings, on_progress=lambda _: None)["notes"]
+    assert [note.partition("): ")[2] for note in notes] == ["", "warm.block=64, warm.policy=approx"]  # 128 is its own
+
+
 @pytest.mark.parametrize(
     ("ours", "is_alike"),
     [([np.inf, np.nan, 1], True), ([np.nan, np.nan, 1], False), ([-np.inf, np.nan, 1], False), ([9, 9, 1], False)],
