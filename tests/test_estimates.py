@@ -149,6 +149,7 @@ def test_conversions_of_one_type_to_itself_cost_nothing() -> None:
     assert to_fp64["estimated_rtx4090_ms"] > to_fp64["estimated_a100_ms"] > 0
 
 
+@pytest.mark.full
 def test_a_run_for_a_gpu_is_judged_by_its_estimate() -> None:
     found = kernel("y[i] = x[i] * y[i];").changed(reference=lambda inputs, size: {"y": inputs["x"] * inputs["y"]})
     run = tune(found, objective="estimated_a100_ms", max_error=1e-3, budget=5, verify=0)
@@ -158,6 +159,7 @@ def test_a_run_for_a_gpu_is_judged_by_its_estimate() -> None:
     assert all(metric_of(gpu) in run.best.measurement.metrics for gpu in GPUS)
 
 
+@pytest.mark.full
 def test_the_command_takes_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--size", "smoke", "--max-error", "1e-3", "--budget", "3", "--verify", "0", "--json"]
 

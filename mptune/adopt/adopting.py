@@ -166,7 +166,7 @@ def _adopted(
         captured = _captured(program, built, settings, scratch / "capture", compiled.refused)
         refused = {name: compiled.refused[name] for name in captured.own}
         if not any(captured.launches()):
-            raise ProgramError("\n".join(map(str, refused.values())))
+            raise ProgramError("\n".join(map(str, refused.values())) or _no_launch(built, settings))
         if program.originals:
             on_progress("running it with its loops")
             _check_loops(program, captured, built, settings, scratch / "loops")
@@ -203,7 +203,8 @@ def _adopted(
                 exact = written(scratch / "exact" / folder.name, parameter_of, literal)
                 with Apart(exact.folder / f"{exact.name}.py", captured.seconds, contracts=False) as other:
                     if compared(exact, other)[1]:
-                        raise ProgramError(too_far)
+                        again = _captured(program, built, settings, scratch / "again", compiled.refused)
+                        raise ProgramError(f"{too_far}; {_likely_cause(captured, again)}")
             narrower = apart.why_not_narrower()
             on_progress("finding out what fresh inputs can be")
             draws, unchanged = _draws(made.found, captured, apart, settings)
@@ -503,6 +504,13 @@ def _made_smaller(program: Program) -> list[str]:
     return ways or ["smaller numbers of elements or steps in its text, which takes no arguments"]
 
 
+def _no_launch(built: Built, settings: AdoptSettings) -> str:
+    return (
+        f"{built.name}, run with arguments {' '.join(settings.arguments) or '(none)'}, launched no kernel: each launch "
+        "failed with an error code, as one without blocks or threads does, or with more than 1,024 threads in a block"
+    )
+
+
 def _check_loops(program: Program, captured: Capture, built: Built, settings: AdoptSettings, folder: Path) -> None:
     """Check that a program does with kernels what it does with the loops that these were, in either order.
 
@@ -546,10 +554,19 @@ def _compared(made: Adopted, outputs: Outputs) -> tuple[dict[str, float], str]:
             if not errors[buffer.name] <= limit and not _are_cut_alike(ours, theirs):
                 too_far = (
                     f"{made.name}: the answer of the kernels as templates is not the program's: {buffer.name} is off "
-                    f"by {errors[buffer.name]:.2g} (NRMSE), and rounding explains {limit:g}; does a thread depend on "
-                    "the order of others, or read memory that nobody wrote?"
+                    f"by {errors[buffer.name]:.2g} (NRMSE), and rounding explains {limit:g}"
                 )
     return errors, too_far
+
+
+def _likely_cause(captured: Capture, again: Capture) -> str:
+    """Return what probably makes the answer of the templates another one, by a later run of the program itself."""
+    if any(one.digest != other.digest for one, other in zip(captured.outputs, again.outputs, strict=False)):
+        return (
+            "the program itself computes something else in each run: if it takes a random seed or the clock, as in "
+            "srand(time(NULL)), give it a fixed seed"
+        )
+    return "does a thread depend on the order of others, or read memory that nobody wrote?"
 
 
 def _told_in_program(program: Program, made: Adopted, error: MptuneError, what: str) -> str:

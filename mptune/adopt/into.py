@@ -56,9 +56,14 @@ from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.source.loading import RECORD, adopted_record
 
-#: Values of a kernel's other parameters that are the program's own.
-_PLAIN: Final = {"policy": "accurate", "per_thread": 1, "per_thread_y": 1, "unroll": 1}
-_BLOCKS: Final = ("block", "block_x", "block_y", "block_z")
+#: Values of a kernel's other parameters that are the program's own, unless its record says more; None for any other.
+_PLAIN: Final[Mapping[str, str | int | None]] = {
+    "policy": "accurate",
+    "per_thread": 1,
+    "per_thread_y": 1,
+    "unroll": 1,
+    **dict.fromkeys(("block", "block_x", "block_y", "block_z")),
+}
 #: How often only the classes whose types a compiler rejects get their own again, before all do.
 _MOST_ATTEMPTS: Final = 6
 #: How often each program is run to time it, unless one run takes long; and until these have taken so long.
@@ -146,7 +151,7 @@ def into(
         "within": True,
         "slower": False,
         "written": [],
-        "notes": [*_not_in_text(trial, found.info.backend)],
+        "notes": [*_not_in_text(trial, record, found.info.backend)],
     }
     if not record.has_other_types(trial):
         document["notes"].insert(0, "nothing to write: the winner has the program's own types")
@@ -254,6 +259,7 @@ class _Record:
         kernels: their names in the application.
         outputs: names of the buffers that are the answer, in the order of their allocation, with their inner axes.
         own: the program's type for each precision parameter.
+        choices: the program's value of other parameters, such as the threads of its blocks.
         classes: the type classes of each.
     """
 
@@ -268,6 +274,7 @@ class _Record:
     kernels: tuple[str, ...]
     outputs: Mapping[str, tuple[int, ...]]
     own: Mapping[str, str]
+    choices: Mapping[str, Any]
     classes: Mapping[str, tuple[str, ...]]
 
     @classmethod
@@ -313,6 +320,7 @@ class _Record:
                     if each["role"] == "output"
                 },
                 own={str(each["name"]): str(each["types"][0]) for each in said["parameters"]},
+                choices=dict(said.get("own", {})),
                 classes={str(each["name"]): tuple(map(str, each["classes"])) for each in said["parameters"]},
             )
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -443,10 +451,13 @@ def _wanted(record: _Record, program: Program, classes: TypeClasses, trial: Tria
     return wanted
 
 
-def _not_in_text(trial: Trial, backend: str) -> Iterator[str]:
-    """Say which values of a trial the program's text does not get."""
-    values = [(name, name.rpartition(".")[2], value) for name, value in trial.configuration.items()]
-    others = [f"{name}={value}" for name, own, value in values if own in _BLOCKS or value != _PLAIN.get(own, value)]
+def _not_in_text(trial: Trial, record: _Record, backend: str) -> Iterator[str]:
+    """Say which values of a trial, unlike the program's own, the program's text does not get."""
+    others = [
+        f"{name}={value}"
+        for name, value in trial.configuration.items()
+        if value != record.choices.get(name, _PLAIN.get(name.rpartition(".")[2], value))
+    ]
     on_gpu = "set the threads of a block where kernels are launched"
     why = "found on a processor, which says nothing of a GPU" if backend == "host" else on_gpu
     if others:

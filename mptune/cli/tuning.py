@@ -163,7 +163,9 @@ def tune(
 
 
 def _command(*more: str) -> str:
-    return shlex.join(["mptune", *sys.argv[1:], *more])
+    words = ["mptune", *sys.argv[1:]]
+    end = words.index("--") if "--" in words else len(words)  # arguments of a program follow
+    return shlex.join([*words[:end], *more, *words[end:]])
 
 
 def _run_files(

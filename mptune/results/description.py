@@ -377,10 +377,14 @@ def _remarks(run: Run, trials: Mapping[str, Trial]) -> Iterator[str]:
                 what = "the median of rounds in which both took turns, not the ratio of the times"
                 yield f"the speedup is {what} ({of_times:.3g})"
                 break
-    for name, trial in list(trials.items())[-1:] if info.is_of_application and run.estimated_for is None else ():
+    for name, trial in list(trials.items())[-1:] if info.is_of_application else ():
         whole_ms = program_ms(trial) if _is_of_program(trial) else trial.time_ms
         share = _host_ms(trial) / whole_ms if kernel_times(trial) and whole_ms > 0 else 0.0
-        if share > 0.5:
+        if run.estimated_for is not None:
+            launches = sum(each.launches for each in kernel_times(trial).values())
+            if share > 0.9 or objective.value(trial) < 0.01 * launches:
+                yield "the estimate leaves out launches and copies, which may take most of this program's time on a GPU"
+        elif share > 0.5:
             yield (
                 f"{share:.0%} of the time of {name} is between launches, which types cannot change: a larger size "
                 "would show more of what they do"

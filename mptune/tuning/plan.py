@@ -29,13 +29,14 @@ from mptune.measure.bench import Ready, metric_names
 from mptune.measure.pool import runnable_backend
 from mptune.measure.worker import Limits
 from mptune.observers import ALWAYS_ON, OBSERVERS
-from mptune.results.estimates import METRICS, Counts, estimates, gpu_of_program, metric_of
+from mptune.results.estimates import METRICS, Counts, estimates, gpu_of_program, is_estimated, metric_of
 from mptune.results.metric_expressions import unknown_metric
 from mptune.results.objective import Objective
 from mptune.source.flags import compilers_of, settled_flags
 from mptune.source.loading import adopted_record, definition_hash, load_tunable
 from mptune.source.render import render_body, template_hash
 from mptune.space.configuration import Value
+from mptune.space.parameters import PolicyParameter
 from mptune.space.search_space import SearchSpace
 from mptune.store import ParameterInfo, RunInfo
 from mptune.strategies import chosen_name, make
@@ -83,14 +84,15 @@ class TuningPlan:
         for output in kernel.outputs:
             for each in judging(outputs, metric)[output.name]:
                 each.require_regions(output.name, kernel.shape_of(output, sizes))
-        settings = _with_estimates(kernel, settings)
+        record = adopted_record(kernel.path.parent) if kernel.path else {}
+        settings = _with_estimates(settings, record)
         objective = settings.goal(threshold)
-        if settings.trial_limits == Limits() and kernel.path:  # a run of an adopted program is one of the whole program
-            settings = dataclasses.replace(settings, limits=_limits_of_program(adopted_record(kernel.path.parent)))
+        if settings.trial_limits == Limits():  # a run of an adopted program is one of the whole program
+            settings = dataclasses.replace(settings, limits=_limits_of_program(record))
         settings = dataclasses.replace(
             settings,
             strategy=chosen_name(settings.strategy, objective),
-            restrict=kernel.full_names(settings.restrict),
+            restrict={**_not_estimated(kernel, record, objective), **kernel.full_names(settings.restrict)},
             flags=settled_flags(settings.flags),
         )
         observers = _observers(kernel, metric, settings, objective)
@@ -245,12 +247,8 @@ def _limits_of_program(record: Mapping[str, Any]) -> Limits:
     return Limits(run_s=run_s, phase_factor=_PROGRAM_RUNS)
 
 
-def _with_estimates(kernel: Tunable, settings: TuneSettings) -> TuneSettings:
-    """Return the settings with a GPU's estimated time among the objectives, where that is asked for or the default.
-
-    The estimate does not judge sizes of blocks: those of an adopted program stay the program's own.
-    """
-    record = adopted_record(kernel.path.parent) if kernel.path else {}
+def _with_estimates(settings: TuneSettings, record: Mapping[str, Any]) -> TuneSettings:
+    """Return the settings with a GPU's estimated time among the objectives, where that is asked for or the default."""
     gpu = settings.gpu
     if gpu is None and settings.scheduler is None and runnable_backend(settings.backend) == "host":
         gpu = gpu_of_program(record)
@@ -265,12 +263,24 @@ def _with_estimates(kernel: Tunable, settings: TuneSettings) -> TuneSettings:
             return settings
         raise MptuneError(f"--for {gpu} estimates the time, which is no objective to minimise here")
     objectives = tuple(estimated if name == TIME else name for name in settings.metrics)
-    known, values = record.get("own", {}), {parameter.name: parameter.values for parameter in kernel.parameters}
-    own = {name: [value] for name, value in known.items() if value in values.get(name, ())}
-    restrict = {**own, **kernel.full_names(settings.restrict)}
     if len(objectives) > 1:
-        return dataclasses.replace(settings, gpu=gpu, objectives=objectives, restrict=restrict)
-    return dataclasses.replace(settings, gpu=gpu, objective=objectives[0], restrict=restrict)
+        return dataclasses.replace(settings, gpu=gpu, objectives=objectives)
+    return dataclasses.replace(settings, gpu=gpu, objective=objectives[0])
+
+
+def _not_estimated(kernel: Tunable, record: Mapping[str, Any], objective: Objective) -> dict[str, list[Value]]:
+    """Return the values that an adopted program keeps if an estimate judges it, by parameter.
+
+    Functions of other policies are not written into a program, so their estimates would be of another program. The
+    estimate does not judge sizes of blocks, which are searched only if measured times judge them, too.
+    """
+    if not record or not is_estimated(objective):
+        return {}
+    own: dict[str, Value] = {p.name: "accurate" for p in kernel.parameters if isinstance(p, PolicyParameter)}
+    if TIME not in objective.names | objective.constraint_names:
+        own |= record.get("own", {})
+    values = {parameter.name: parameter.values for parameter in kernel.parameters}
+    return {name: [value] for name, value in own.items() if value in values.get(name, ())}
 
 
 def _observers(kernel: Tunable, metric: Metrics, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:

@@ -489,3 +489,39 @@ def test_a_search_begins_with_what_adoption_has_compiled(tmp_path: Path, monkeyp
         with Program(application, Configuration({**first, **types}), sizes, backend) as program:
             run_once(program, make_inputs(application, sizes, 0, FIRST))
     assert compiled == [False] * 2 * len(application.kernels)
+
+
+#: Random numbers with a SEED are doubled by THREADS in a block.
+TWICE = """
+#include <cstdio>
+#include <cuda_runtime.h>
+#include <random>
+__global__ void twice(const double* x, double* y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }
+int main() {
+    double x[64], *d_x, *d_y;
+    std::mt19937 numbers(SEED);
+    for (double& each : x) each = std::uniform_real_distribution<>()(numbers);
+    cudaMalloc(&d_x, sizeof x);
+    cudaMalloc(&d_y, sizeof x);
+    cudaMemcpy(d_x, x, sizeof x, cudaMemcpyHostToDevice);
+    twice<<<1, THREADS>>>(d_x, d_y);
+    cudaMemcpy(x, d_y, sizeof x, cudaMemcpyDeviceToHost);
+    printf("%.9f\\n", x[3]);
+}
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("seed", "threads", "message"),
+    [
+        ("1", "2048", r"^twice\.cu, run with arguments \(none\), launched no kernel: each launch failed"),
+        ("std::random_device{}()", "64", r"d_y is off by \S+ \(NRMSE\).*; the program itself .* in each run: .* seed$"),
+    ],
+)
+def test_a_program_without_a_launch_or_a_fixed_seed_is_refused_with_the_reason(
+    tmp_path: Path, seed: str, threads: str, message: str
+) -> None:
+    (tmp_path / "twice.cu").write_text(TWICE.replace("SEED", seed).replace("THREADS", threads))
+    with pytest.raises(ProgramError, match=message):
+        adopt(AdoptSettings((tmp_path / "twice.cu",)), tmp_path / "made")

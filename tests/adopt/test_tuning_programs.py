@@ -20,6 +20,8 @@ from mptune.interop import read_run
 from mptune.measure.device import DeviceEvaluator
 from mptune.results.trial import Status
 from mptune.run import Run
+from mptune.tuning.plan import TuningPlan
+from mptune.tuning.settings import TuneSettings
 
 PROGRAMS = Path(__file__).parent / "programs"
 #: Bisection until the interval is narrower than fp32 can be.
@@ -97,7 +99,7 @@ def test_a_cuda_program_is_judged_by_an_estimate_for_a_gpu(flow: Flow) -> None:
     assert best["speedup"] == pytest.approx(estimates[0] / estimates[1])
     assert best["speedup"] > 1
     assert best["speedup_interval"] is None
-    own = flow.adopted["own"]
+    own = {**flow.adopted["own"], "warm.policy": "accurate"}  # functions of other policies cannot be written
     assert own["diffuse.block"] == 128
     assert {name: best["configuration"][name] for name in own} == own
     # Both times of the processor are there, each by its name.
@@ -105,11 +107,35 @@ def test_a_cuda_program_is_judged_by_an_estimate_for_a_gpu(flow: Flow) -> None:
     assert best["metrics"]["program_host_ms"] > 0
     run = Run.load(flow.folder / "rod.db")
     assert "estimated for A100" in run.describe().verdict
+    assert sum("the estimate leaves out launches and copies" in each for each in run.describe().remarks) == 1
     rows = {row[0]: row[1:] for row in run.describe().tables[0].rows}
     assert rows["speedup"] == ("1", f"{best['speedup']:.3g}x estimated for A100 SXM")
     assert {"estimated for A100 SXM (ms)", "time of the kernels on this processor (ms)"} <= rows.keys()
     assert "time of the whole program on this processor (ms)" in rows
     assert not any(name.startswith("time (ms)") for name in rows)
+
+
+@pytest.mark.parametrize(
+    ("given", "fixed"),
+    [
+        ({}, {"block", "policy"}),
+        ({"objective": "estimated_h100_ms"}, {"block", "policy"}),
+        ({"objectives": ("estimated_a100_ms", "memory")}, {"block", "policy"}),
+        ({"objective": "memory", "constraints": ("estimated_a100_ms <= 1",)}, {"block", "policy"}),
+        ({"objectives": ("estimated_a100_ms", "time")}, {"policy"}),
+        ({"gpu": "host", "constraints": ("estimated_a100_ms <= 1",)}, {"policy"}),
+        ({"gpu": "host"}, set()),
+    ],
+)
+def test_blocks_and_policies_that_an_estimate_cannot_judge_are_the_programs_own(
+    flow: Flow, given: dict[str, Any], fixed: set[str]
+) -> None:
+    settings = TuneSettings(backend="host", max_error=1e-4, restrict={"warm.block": [64]}, **given)
+    restrict = TuningPlan.of(flow.folder / "adopted" / "rod", settings).settings.restrict
+    assert list(restrict["warm.block"]) == [64]  # as asked for
+    own = {"diffuse.block": [128], "warm.policy": ["accurate"]}
+    found = {name: list(restrict[name]) for name in own if name in restrict}
+    assert found == {name: value for name, value in own.items() if name.rpartition(".")[2] in fixed}
 
 
 @pytest.mark.full

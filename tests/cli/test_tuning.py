@@ -299,6 +299,22 @@ def adopted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[AdoptSettings, Path |
     return calls
 
 
+def test_a_program_is_continued_with_its_arguments_last(
+    mptune: Call, monkeypatch: pytest.MonkeyPatch, adopted: list[tuple[AdoptSettings, Path | None]]
+) -> None:
+    Path("a.cu").touch()
+
+    def interrupted(_: Configuration) -> MadeUp:
+        os.kill(os.getpid(), signal.SIGINT)
+        return MadeUp(1.0, 1e-7)
+
+    replace_devices(monkeypatch, interrupted)
+    done = mptune("tune", "a.cu", "--backend", "host", "--budget", 3, "--", "--steps", "5")
+    assert done.code == 130, done.err
+    (line,) = (line for line in done.err.splitlines() if line.startswith("to continue: "))
+    assert shlex.split(line)[-6:] == ["--resume", "--output", "runs/poly.db", "--", "--steps", "5"]
+
+
 OF_PROGRAMS = (
     "-D",
     "N=3",
