@@ -8,6 +8,7 @@ import pytest
 from command_line import caller
 
 from mptune.adopt.into import IntoSettings, into
+from mptune.results.trial import Status
 from mptune.run import Run
 
 #: A stencil in shared memory whose block is a macro of the host and the device.
@@ -56,7 +57,7 @@ def test_a_macro_is_tuned_on_host_and_device(
     ]
     assert exact
     assert all(trial.error == 0 for trial in exact)
-    of_64 = next(each for each in run.trials if each.is_ok and each.configuration["BLOCK"] == 64)
+    of_64 = next(each for each in run.trials if each.status is Status.OK and each.configuration["BLOCK"] == 64)
     other = into(run, of_64, run.objective, IntoSettings(Path("smooth.cu"), Path("new.cu")), on_progress=lambda _: None)
     assert other["error"] == pytest.approx(of_64.error, rel=0.5, abs=1e-15)
     assert "#define BLOCK 64\n" in Path("new.cu").read_text()
@@ -79,7 +80,7 @@ def test_a_macro_that_no_file_defines_is_told_and_the_original_keeps_the_value_o
     assert adopted.code == 0, adopted.err
     assert mptune("tune", "made", "--max-error", "1e-5", "--backend", "host", "--budget", "8", "-o", "run.db").code == 0
     run = Run.load("run.db")
-    trial = next(each for each in run.trials if each.is_ok and each.configuration["PART"] == 2)
+    trial = next(each for each in run.trials if each.status is Status.OK and each.configuration["PART"] == 2)
     block = trial.configuration["BLOCK"]
     made = into(run, trial, run.objective, IntoSettings(Path("smooth.cu"), Path("new.cu")), on_progress=lambda _: None)
     assert f"#define BLOCK {block} // threads\n" in Path("new.cu").read_text()
