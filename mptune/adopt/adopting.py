@@ -58,6 +58,7 @@ _PROBED_S: Final = 10.0
 _LARGEST_DIFFERENCE: Final = 1e-6
 #: By how much numbers are changed for fresh inputs, the first that does not break the answer.
 _CHANGES: Final = (0.1, 0.01, 0.001, 0.0001)
+_BREAKS: Final = "the answer is then not finite, of another size, or the program does not end"
 #: Largest error (NRMSE) of the answer in the program's own types, by contraction and the order of operations.
 _LARGEST_ERROR: Final = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-1}
 #: Of whole numbers, those that may be the next one.
@@ -207,13 +208,13 @@ def _adopted(
                         raise ProgramError(f"{too_far}; {_likely_cause(captured, again)}")
             narrower = apart.why_not_narrower()
             on_progress("finding out what fresh inputs can be")
-            draws, unchanged = _draws(made.found, captured, apart, settings)
+            draws, notes_of_draws = _draws(made.found, captured, apart, settings)
             made = set_draws(made, draws)
         document = _document(made, folder, program, settings, captured, sizes, errors, time.monotonic() - began)
         language = "hip" if is_of_hip(file.text for file in program.files) else "cuda"
         document["program"] = {**given, "device": captured.device, "backend": compiled.backend}
         document["program"]["language"] = "openmp" if program.originals else language
-        document["notes"] += [*macro_notes, *_notes_of_parts(refused), *_notes_of_draws(draws, unchanged)]
+        document["notes"] += [*macro_notes, *_notes_of_parts(refused), *notes_of_draws]
         if narrower is not None:
             why = _told_in_program(program, made, narrower, "cannot have narrower types")
             document["notes"].append(f"trials fail: {why}")
@@ -594,10 +595,10 @@ def _are_cut_alike(ours: NDArray[Any], theirs: NDArray[Any]) -> bool:
 
 
 def _draws(found: Findings, captured: Capture, apart: Apart, settings: AdoptSettings) -> tuple[Draws, list[str]]:
-    """Return the change of numbers for fresh inputs, and the buffers and variables that break the program if changed.
+    """Return the change of numbers for fresh inputs, and notes on what they do not change.
 
-    Of all numbers it is the largest change tried that leaves the answer about as large. Where 10% of all do not, and of
-    some buffers and variables they do, the others stay as they are.
+    The largest share of _CHANGES is taken that changes the answer and leaves it about as large. Where all shares of all
+    numbers break the program, only the buffers and variables change that do not break it when they change alone.
     """
     of, vary = found.draws.of, settings.vary
     names = _given_to_device(found, captured) if of == "data" else []
@@ -605,19 +606,37 @@ def _draws(found: Findings, captured: Capture, apart: Apart, settings: AdoptSett
         raise UnknownNameError("name of what the program copies to the device for --vary:", unknown[0], names)
     if of == "nothing" or vary == 0:
         return Draws("nothing", 0.0), []
-    if vary and of == "data":
-        return Draws(of, vary, settings.varied), []
-    largest = Draws(of, vary or _CHANGES[0], settings.varied)
-    if apart.has_fresh_answer(largest):
-        return largest, []
+    varied = listed(settings.varied or names)
+    shares = (vary,) if vary else _CHANGES
+    for by in shares:
+        draws = Draws(of, by, settings.varied)
+        effect = apart.effect(draws)
+        if effect == "changes" or (effect == "breaks" and vary and of == "data"):
+            return draws, [_note_of_breaks(varied, f"only {100 * by:g}%")] if by != shares[0] and varied else []
+        if effect == "nothing" and by == shares[0]:
+            unseen = f"changes of {varied} do not change the answer: no winner is verified on unseen inputs"
+            return Draws("nothing", 0.0), [unseen] if varied else []
     spent = stopwatch()
     if len(names) > 1 and not settings.varied and captured.seconds * len(names) < _PROBED_S:
-        alone = {name: spent() < _PROBED_S and apart.has_fresh_answer(Draws(of, largest.by, (name,))) for name in names}
-        some = Draws(of, largest.by, tuple(name for name in names if alone[name]))
-        if some.names and apart.has_fresh_answer(some):
-            return some, [name for name in names if not alone[name]]
-    tried = (Draws(of, by, settings.varied) for by in _CHANGES[1:] if not vary)
-    return next((draws for draws in tried if apart.has_fresh_answer(draws)), Draws("nothing", 0.0)), names
+        alone = {
+            name: apart.effect(Draws(of, shares[0], (name,))) if spent() < _PROBED_S else "breaks" for name in names
+        }
+        some = Draws(of, shares[0], tuple(name for name in names if alone[name] == "changes"))
+        if some.names and apart.effect(some) == "changes":
+            broken = listed([name for name in names if alone[name] == "breaks"])
+            note = (
+                f"fresh inputs do not change {broken}, since changes of {100 * some.by:g}% break the program "
+                f"({_BREAKS}); they change {listed(some.names)}; --vary NAME or --vary SHARE chooses otherwise"
+            )
+            return some, [note] if broken else []
+    return Draws("nothing", 0.0), [_note_of_breaks(varied, "nothing")] if varied else []
+
+
+def _note_of_breaks(names: str, change: str) -> str:
+    return (
+        f"changes of {100 * _CHANGES[0]:g}% of {names} break the program ({_BREAKS}), so fresh inputs change {change}; "
+        "--vary NAME names what may change"
+    )
 
 
 def _given_to_device(found: Findings, captured: Capture) -> list[str]:
@@ -631,24 +650,6 @@ def _given_to_device(found: Findings, captured: Capture) -> list[str]:
     names = {each.id: each.name for each in captured.allocations.values() if each.name}
     names |= {each.allocation: each.name for each in found.buffers if each.has_numbers and each.field_of is None}
     return [names[id] for id in copied if id in names]
-
-
-def _notes_of_draws(draws: Draws, unchanged: Sequence[str]) -> Iterator[str]:
-    """Say which buffers and variables break the program if their numbers are changed."""
-    if not unchanged:
-        return
-    breaks = "the answer is then not finite, of another size, or the program does not end"
-    if draws.names:
-        yield (
-            f"fresh inputs do not change {listed(unchanged)}, since changes of {100 * draws.by:g}% break the program "
-            f"({breaks}); they change {listed(draws.names)}; --vary NAME or --vary SHARE chooses otherwise"
-        )
-    else:
-        by = f"only {100 * draws.by:g}%" if draws.by else "nothing"
-        yield (
-            f"changes of {100 * _CHANGES[0]:g}% of {listed(unchanged)} break the program ({breaks}), so fresh inputs "
-            f"change {by}; --vary NAME names what may change"
-        )
 
 
 def _error(ours: NDArray[Any], theirs: NDArray[Any]) -> float:

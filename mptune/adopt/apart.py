@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,8 @@ _WITHOUT_CONTRACTION: Final = ("-ffp-contract=off",)
 _LARGEST_CHANGE: Final = 4.0
 
 Outputs = Mapping[str, NDArray[Any]]
+#: What a draw does to the answer: another one that is about as large, the same bits, or no answer of that size.
+Effect = Literal["changes", "nothing", "breaks"]
 
 
 class Apart:
@@ -84,12 +86,12 @@ class Apart:
         message = self._ask("why_not_narrower")
         return CompileError(message) if message else None
 
-    def has_fresh_answer(self, draws: Draws) -> bool:
-        """Whether a draw changes the answer, and leaves it about as large."""
+    def effect(self, draws: Draws) -> Effect:
+        """Return what a draw does to the answer."""
         try:
-            return self._ask("has_fresh_answer", draws) is True
+            return cast(Effect, self._ask("effect", draws))
         except (MptuneError, TimeoutError, ChildEnded):
-            return False
+            return "breaks"
 
     def _ask(self, what: str, *given: object) -> Any:
         limit_s = self._run_s
@@ -148,16 +150,19 @@ class _Runs:
             self._compiled = program.compiled
         return found
 
-    def has_fresh_answer(self, draws: Draws) -> bool:
+    def effect(self, draws: Draws) -> Effect:
         cast(Live, self._application.steps).draws = draws.of, draws.by, draws.names
         answer, fresh = self.outputs(), self._run(Draw(Stream.UNSEEN))
-        may_stay = draws.of == "data"
-        changes = [
-            _is_like(values, fresh[name]) and (may_stay or not np.array_equal(values, fresh[name], equal_nan=True))
+        is_changed = {
+            name: not np.array_equal(values, fresh[name], equal_nan=values.dtype.kind == "f")
             for name, values in answer.items()
-            if values.dtype.kind == "f"
-        ]
-        return (may_stay or bool(changes)) and all(changes)
+        }
+        floating = [name for name, values in answer.items() if values.dtype.kind == "f"]
+        if not all(_is_like(answer[name], fresh[name]) for name in floating):
+            return "breaks"
+        if draws.of == "data":  # an output may depend on what the host computes alone
+            return "changes" if any(is_changed.values()) else "nothing"
+        return "changes" if floating and all(is_changed[name] for name in floating) else "nothing"
 
     def why_not_narrower(self) -> str:
         """Compile each kernel in its next narrower types; all else is as where a search begins."""

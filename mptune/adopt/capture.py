@@ -38,6 +38,9 @@ _FAR: Final = 0.5
 _FAR_OF_WHOLE: Final = 0.9
 #: Of what a run printed, in messages.
 _LAST_LINES: Final = 3
+#: Characters of each of two lines that differ, in messages, and of those before the first difference.
+_SHOWN_APART: Final = 40
+_BEFORE_DIFFERENCE: Final = 20
 #: In place of the number of a place on the host: the copy is for a kernel that counts as part of the host.
 FOR_KERNEL: Final = -2
 #: The same: the initial value of a variable, told when the host first uses it.
@@ -497,7 +500,7 @@ def told_apart(originals: Sequence[str], new: str, tolerance: float = 0.0) -> tu
             a != b and each and not math.isclose(float(a), float(b), rel_tol=tolerance, abs_tol=tolerance**2)
             for a, b, each in zip(numbers, others, is_same, strict=True)
         ):
-            return shown(lines[0]), shown(other)
+            return _shown_apart(lines[0], other)
     return None
 
 
@@ -516,7 +519,7 @@ def wrong_numbers(originals: Sequence[str], new: str, tolerance: float) -> tuple
     if len(_NOT_FINITE.findall(new)) > most:
         for lines, other in _side_by_side(originals[:1], new):
             if len(_NOT_FINITE.findall(other)) > len(_NOT_FINITE.findall(lines[0])):
-                return shown(lines[0]), shown(other)
+                return _shown_apart(lines[0], other)
     if len(originals[0].splitlines()) != len(new.splitlines()):  # which line is which is not known
         return None
     rows: list[tuple[str, str, list[tuple[str, str]]]] = []
@@ -530,7 +533,7 @@ def wrong_numbers(originals: Sequence[str], new: str, tolerance: float) -> tuple
     largest = max((abs(float(a)) for _, _, pairs in rows for a, _ in pairs), default=0.0)
     least = tolerance * min(1.0, largest)
     far = (row for row in rows if any(_are_far(a, b, least) for a, b in row[2]))
-    return next(((shown(line), shown(other)) for line, other, _ in far), None)
+    return next((_shown_apart(line, other) for line, other, _ in far), None)
 
 
 def _side_by_side(originals: Sequence[str], new: str) -> Iterator[tuple[list[str], str]]:
@@ -581,7 +584,7 @@ def _first_apart(
     """Return the first lines that are not alike, but for blank ones; None if all are."""
     kept = (filter(str.strip, each) for each in (lines, others))
     pairs = itertools.zip_longest(*kept, fillvalue="")
-    return next(((shown(a), shown(b)) for a, b in pairs if not (a and b and are_alike(a, b))), None)
+    return next((_shown_apart(a, b) for a, b in pairs if not (a and b and are_alike(a, b))), None)
 
 
 def _words(line: str) -> list[str]:
@@ -607,6 +610,23 @@ def _are_far(one: str, other: str, least: float) -> bool:
 def shown(line: str) -> str:
     """Return a printed line for a message: a long one ends at a word."""
     return textwrap.shorten(line, 80, placeholder=" ...")
+
+
+def _shown_apart(line: str, other: str) -> tuple[str, str]:
+    """Return two printed lines for a message: long ones are cut so that the first difference can be seen."""
+    one, two = (" ".join(each.split()) for each in (line, other))
+    if max(len(one), len(two)) <= _SHOWN_APART:
+        return one, two
+    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, two, strict=False)))
+    start = max(same - _BEFORE_DIFFERENCE, 0)
+    if start:
+        start = max(one.find(" ", start, same), start - 1) + 1
+
+    def cut(text: str) -> str:
+        text = "... " * bool(start and text) + text[start:]
+        return text if len(text) <= _SHOWN_APART else f"{text[: _SHOWN_APART - 4]} ..."
+
+    return cut(one), cut(two)
 
 
 def _quoted(line: str) -> str:

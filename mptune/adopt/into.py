@@ -6,6 +6,7 @@ only those in the folder of the program are opened.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 import re
@@ -43,6 +44,7 @@ from mptune.adopt.patching import SPELLED, Patch, own_types
 from mptune.adopt.patching_loops import patch
 from mptune.adopt.progress import Turns, came_to_nothing
 from mptune.adopt.reading import Program, own_files, paddings, read
+from mptune.adopt.rewriting import values_in, with_values
 from mptune.adopt.running import Built, Ran, build, run
 from mptune.adopt.writing import common_folder
 from mptune.adopt.written_files import Compared, compared_files, type_in_files
@@ -153,12 +155,15 @@ def into(
         "written": [],
         "notes": [*_not_in_text(trial, record, found.info.backend)],
     }
-    if not record.has_other_types(trial):
-        document["notes"].insert(0, "nothing to write: the winner has the program's own types")
-        return document
+    nothing = {**document, "notes": ["nothing to write: the winner has the program's own types", *document["notes"]]}
+    if not record.has_other_types(trial) and not record.macros:
+        return nothing
     on_progress("reading the program")
-    sources, includes = record.paths(settings)
-    program = read(sources, record.defines_with(settings), includes, record.tuned)
+    program = _read(record, settings)
+    macros = _Macros.of(program, record, settings, trial)
+    if not record.has_other_types(trial) and not macros.written and not macros.given:
+        return nothing
+    document["notes"] += macros.notes()
     places = _places(program, settings)
     for file in own_files(program):
         record.check(file)
@@ -173,13 +178,15 @@ def into(
         own = own_types(classes)
         wanted = _wanted(record, program, classes, trial)
         on_progress("compiling")
-        patched, built, compilers, rejected = _compiled(program, classes, wanted)
+        patched, built, compilers, rejected = _compiled(program, classes, wanted, macros)
         notes = [*patched.notes, *rejected, *original.notes]
         if found.info.flags:
             notes.append(f"compile it with {' '.join(found.info.flags)} as the run's kernels were: here it was not")
         on_progress("running both")
         theirs = Answers(program, classes, own)
-        again, ours = _run_patched(program, classes, patched, built, record, arguments, scratch / "patched")
+        again, ours = _run_patched(
+            macros.program(program), classes, patched, built, record, arguments, scratch / "patched"
+        )
         judged = _judged(found, objective, record, ours.of(again), theirs.of(captured))
         rounds = _timed((original, built), arguments, scratch)
         originals, new = [old for old, _ in rounds], rounds[0][1]
@@ -253,6 +260,9 @@ class _Record:
         sources: those a compiler is given, by their place below the folder that all files share.
         tuned: names of the kernels to tune; empty for all.
         defines: macros.
+        macros: names of those whose values were tuned.
+        choices: the program's own threads of a block and elements of a thread, by "kernel.parameter".
+        has_loops: whether the kernels are loops of C++.
         includes: folders of headers, below that folder or absolute.
         arguments: of the command line.
         positions: which of them are sizes, by name, from 1.
@@ -268,6 +278,9 @@ class _Record:
     sources: tuple[Path, ...]
     tuned: tuple[str, ...]
     defines: Mapping[str, str]
+    macros: tuple[str, ...]
+    choices: Mapping[str, int]
+    has_loops: bool
     includes: tuple[Path, ...]
     arguments: tuple[str, ...]
     positions: Mapping[str, int]
@@ -310,6 +323,9 @@ class _Record:
                 sources=tuple(path.relative_to(root) for path in sources),
                 tuned=tuple(map(str, program.get("kernels", ()))),
                 defines={str(name): str(value) for name, value in program["defines"].items()},
+                macros=tuple(str(name) for name in program.get("macros", ()) if str(name).isidentifier()),
+                choices={str(name): int(value) for name, value in said.get("own", {}).items()},
+                has_loops=program.get("language") == "openmp",
                 includes=tuple(path.relative_to(root) if path.is_relative_to(root) else path for path in folders),
                 arguments=tuple(map(str, program["arguments"])),
                 positions={str(name): int(place) for name, place in said.get("size_arguments", {}).items()},
@@ -452,16 +468,83 @@ def _wanted(record: _Record, program: Program, classes: TypeClasses, trial: Tria
 
 
 def _not_in_text(trial: Trial, record: _Record, backend: str) -> Iterator[str]:
-    """Say which values of a trial, unlike the program's own, the program's text does not get."""
-    others = [
-        f"{name}={value}"
-        for name, value in trial.configuration.items()
-        if value != record.choices.get(name, _PLAIN.get(name.rpartition(".")[2], value))
-    ]
-    on_gpu = "set the threads of a block where kernels are launched"
-    why = "found on a processor, which says nothing of a GPU" if backend == "host" else on_gpu
+    """Say which values of a trial the program's text does not get."""
+    others: list[str] = []
+    for name, value in trial.configuration.items():
+        kind = name.rpartition(".")[2]
+        own = record.choices.get(name, _PLAIN.get(kind))
+        if name not in record.macros and value != own and (own is not None or kind in _BLOCKS):
+            others.append(f"{name}={value}")
+    if record.has_loops:
+        why = "loops are written with their types alone"
+    elif backend == "host":
+        why = "found on a processor, which says nothing of a GPU"
+    else:
+        why = "set the threads of a block where kernels are launched"
     if others:
         yield f"not in the text ({why}): {', '.join(others)}"
+
+
+def _read(record: _Record, settings: IntoSettings) -> Program:
+    """Read the program that is given, with the values that its text gives tuned macros.
+
+    Raises:
+        ProgramError: the program is another one, or cannot be read.
+    """
+    sources, includes = record.paths(settings)
+    defines = record.defines_with(settings)
+    program = read(sources, defines, includes, record.tuned)
+    own = _values_in_files(program, set(record.macros) - settings.defines.keys())
+    if not own:
+        return program
+    return read(sources, {n: value for n, value in defines.items() if n not in own}, includes, record.tuned)
+
+
+def _values_in_files(program: Program, names: Collection[str]) -> dict[str, str]:
+    """Return the values of macros that the files of a program define."""
+    return {name: value for file in own_files(program) for name, value in values_in(file.text, names).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Macros:
+    """The tuned macros whose values differ from the program's.
+
+    Attributes:
+        own: the program's values.
+        written: the new values of those that the program's text defines.
+        given: the new values of those that only a compiler's command line gives.
+    """
+
+    own: Mapping[str, str]
+    written: Mapping[str, str]
+    given: Mapping[str, str]
+
+    @classmethod
+    def of(cls, program: Program, record: _Record, settings: IntoSettings, trial: Trial) -> _Macros:
+        values = {name: trial.configuration[name] for name in record.macros if name in trial.configuration}
+        in_text = _values_in_files(program, values.keys() - settings.defines.keys())
+        own = {**program.defines, **in_text}
+        new = {n: str(value) for n, value in values.items() if isinstance(value, int) and own.get(n) != str(value)}
+        written = {name: value for name, value in new.items() if name in in_text}
+        return cls(own, written, {name: value for name, value in new.items() if name not in in_text})
+
+    def notes(self) -> Iterator[str]:
+        """Say what became of them."""
+        for name, value in self.written.items():
+            yield f"in the text: #define {name} {value} instead of {self.own[name]}"
+        if self.given:
+            yield f"compile it with {' '.join(f'-D {name}={value}' for name, value in self.given.items())}"
+
+    def program(self, program: Program) -> Program:
+        """Return a program with the values that a command line gives."""
+        return dataclasses.replace(program, defines={**program.defines, **self.given})
+
+    def patch(self, program: Program, made: Patch) -> Patch:
+        """Return a patch with the values in the text, too."""
+        files = tuple(SourceFile(file.path, with_values(file.text, self.written)) for file in made.files)
+        own = {file.path: file.text for file in own_files(program)}
+        changed = tuple(file for file in files if file.text != own[file.path])
+        return dataclasses.replace(made, files=files, changed=changed)
 
 
 # -- compiling ---------------------------------------------------------------------------------------
@@ -500,7 +583,7 @@ def _run_patched(
 
 
 def _compiled(
-    program: Program, classes: TypeClasses, wanted: Mapping[str, str]
+    program: Program, classes: TypeClasses, wanted: Mapping[str, str], macros: _Macros
 ) -> tuple[Patch, Built, dict[str, str], list[str]]:
     """Patch a program and compile it; types that a compiler rejects become the program's own again.
 
@@ -512,10 +595,11 @@ def _compiled(
     """
     types, notes, own = dict(wanted), list[str](), own_types(classes)
     while True:
-        made = patch(program, classes, types)
+        made = macros.patch(program, patch(program, classes, types))
         try:
-            built = _built(program, made.files)
-            return made, built, {"host": "compiles", **_compiled_for_gpus(program, made)}, notes
+            new = macros.program(program)
+            built = _built(new, made.files)
+            return made, built, {"host": "compiles", **_compiled_for_gpus(new, made)}, notes
         except ProgramError as error:
             narrow = [name for name, precision in made.types.items() if precision != own[name]]
             if not narrow:

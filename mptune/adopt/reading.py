@@ -605,7 +605,10 @@ class _Reader:
             is_flat=_PLACE.search(_INDEX.sub("", _PLACE_CAST.sub("", text))) is None,
             asks_elsewhere=_PLACE.search("".join(texts[1:])) is not None,
         )
-        self.kernels[kernel.label] = kernel
+        other = self.kernels.setdefault(kernel.label, kernel)
+        if other.extent != kernel.extent and self._text(other.extent) != self._text(kernel.extent):
+            what = f"has the name of another kernel ({other.extent})"
+            self.refusals.append(Refusal(kernel.extent, what, "rename one of them", kernel.label))
 
     def _used_functions(self, function: Function) -> list[Function]:
         """Return a function and the program's functions that it uses, itself first."""

@@ -80,17 +80,36 @@ def without_definitions(text: str, names: Iterable[str]) -> str:
 
     A compiler would take the program's value and warn of it. What has parameters, or is undefined again, stays.
     """
+    for found in _definitions(text, names):
+        line = text[found.start() : found.end()]
+        blank = re.sub(r"[^\n]", lambda each: " " * len(each[0].encode("utf-8", "surrogateescape")), line)
+        text = text[: found.start()] + blank + text[found.end() :]
+    return text
+
+
+def values_in(text: str, names: Iterable[str]) -> dict[str, str]:
+    """Return the values that a text's definitions give macros; parameters, or an #undef, rule a macro out."""
+    found = {each[1]: each[2].strip() for each in _definitions(text, names)}
+    return {name: value for name, value in found.items() if value}
+
+
+def with_values(text: str, values: Mapping[str, str]) -> str:
+    """Return a text whose definitions of macros have these values; comments behind them stay."""
+    for found in reversed(_definitions(text, values)):
+        if old := found[2].strip():
+            start = found.start(2) + found[2].index(old)
+            text = text[:start] + values[found[1]] + text[start + len(old) :]
+    return text
+
+
+def _definitions(text: str, names: Iterable[str]) -> list[re.Match[str]]:
+    """Return the definitions of macros without parameters that are not undefined again, as matches without comments."""
     known = set(names)
     if not known:
-        return text
+        return []
     code = blanked(text)
     known -= set(re.findall(r"^[ \t]*#[ \t]*undef[ \t]+(\w+)", code, re.MULTILINE))
-    for found in _MACRO.finditer(code):
-        if found[1] in known and not found[2].startswith("("):
-            line = text[found.start() : found.end()]
-            blank = re.sub(r"[^\n]", lambda each: " " * len(each[0].encode("utf-8", "surrogateescape")), line)
-            text = text[: found.start()] + blank + text[found.end() :]
-    return text
+    return [each for each in _MACRO.finditer(code) if each[1] in known and not each[2].startswith("(")]
 
 
 def has_device_code(text: str) -> bool:

@@ -265,6 +265,14 @@ def test_lines_and_numbers_that_only_one_run_prints_are_told_apart() -> None:
     assert told_apart(["1 2\n"], "1 2\n\n") is None
 
 
+def test_long_lines_are_cut_around_their_first_difference() -> None:
+    same = "energy of all particles after ten steps is "
+    found = told_apart([f"{same}potential -1.2345678901 kinetic 3.4"], f"{same}potential -1.2345999901 kinetic 3.4")
+    assert found == ("... potential -1.2345678901 kinetic 3.4", "... potential -1.2345999901 kinetic 3.4")
+    assert told_apart(["a" * 80], "b" * 80) == (f"{'a' * 36} ...", f"{'b' * 36} ...")
+    assert told_apart(["x" * 80 + "a"], "x" * 80 + "b") == (f"... {'x' * 20}a", f"... {'x' * 20}b")
+
+
 @pytest.mark.parametrize(
     ("original", "new", "apart"),
     [

@@ -176,7 +176,7 @@ def test_how_much_data_change_may_be_given(share: float, tmp_path: Path) -> None
     assert np.array_equal(own, fresh) == (not share)
 
 
-#: The answer is a hundred times as large where the table of coefficients changes by a few percent.
+#: The answer is of another size by any change of the weights that is tried.
 SENSITIVE = """
 #include <cstdio>
 __constant__ double table[2];
@@ -186,7 +186,7 @@ __global__ void weigh(const double* field, const double* weights, double* result
 }
 int main() {
     double field[64], weights[64], t[2] = {0.5, 2.0}, *d_field, *d_weights, *d_result;
-    for (int i = 0; i < 64; ++i) field[i] = 1 + 0.25 * i, weights[i] = 1.0001;
+    for (int i = 0; i < 64; ++i) field[i] = 1 + 0.25 * i, weights[i] = 1.0000001;
     cudaMalloc(&d_field, sizeof field);
     cudaMalloc(&d_weights, sizeof field);
     cudaMalloc(&d_result, sizeof field);
@@ -216,6 +216,22 @@ def test_data_that_break_the_program_stay_and_are_named(tmp_path: Path) -> None:
     assert np.unique(ratios.round(9)).size == 2
     with pytest.raises(UnknownNameError, match=r"--vary: 'fields'.*d_field"):
         adopt(AdoptSettings((source,), varied=("fields",)), tmp_path / "made")
+
+
+@pytest.mark.full
+def test_memory_that_the_program_overwrites_is_no_fresh_input(tmp_path: Path) -> None:
+    """All shares of the weights break the program, and changes of the result's zeros change nothing."""
+    source = tmp_path / "weigh.cu"
+    clear = "for (double& each : field) each = 0; cudaMemcpy(d_result, field, sizeof field, cudaMemcpyHostToDevice);"
+    text = SENSITIVE.replace("table[i % 2] * field[i]", "2.0")
+    text = text.replace("cudaMemcpyToSymbol(table, t, sizeof t);", clear)
+    source.write_text(text)
+    _, document = adopt(AdoptSettings((source,)), tmp_path / "made")
+    assert document["draws"]["of"] == "nothing"
+    assert any("break the program" in note and "so fresh inputs change nothing" in note for note in document["notes"])
+    _, document = adopt(AdoptSettings((source,), vary=0.1, varied=("d_result",)), tmp_path / "made")
+    assert document["draws"]["of"] == "nothing"
+    assert "changes of d_result do not change the answer: no winner is verified on unseen inputs" in document["notes"]
 
 
 @pytest.mark.parametrize("share", [1.0, -0.1, float("nan")])

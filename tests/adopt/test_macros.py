@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from command_line import caller
 
+from mptune.adopt.into import IntoSettings, into
+from mptune.results.trial import Status
 from mptune.run import Run
 
 #: A stencil in shared memory whose block is a macro of the host and the device.
@@ -55,6 +57,37 @@ def test_a_macro_is_tuned_on_host_and_device(
     ]
     assert exact
     assert all(trial.error == 0 for trial in exact)
+    of_64 = next(each for each in run.trials if each.status is Status.OK and each.configuration["BLOCK"] == 64)
+    other = into(run, of_64, run.objective, IntoSettings(Path("smooth.cu"), Path("new.cu")), on_progress=lambda _: None)
+    assert other["error"] == pytest.approx(of_64.error, rel=0.5, abs=1e-15)
+    assert "#define BLOCK 64\n" in Path("new.cu").read_text()
+    assert "in the text: #define BLOCK 64 instead of 128" in other["notes"]
+
+
+@pytest.mark.full
+def test_a_macro_that_no_file_defines_is_told_and_the_original_keeps_the_value_of_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mptune = caller(monkeypatch, capfd)
+    text = PROGRAM.replace("b[n / 2]", "b[n / 2] + BLOCK + PART - PART").replace(
+        "#define BLOCK 128", "#define BLOCK 256 // threads"
+    )
+    (tmp_path / "smooth.cu").write_text(text)
+    adopted = mptune(
+        "adopt", "smooth.cu", "--macro", "BLOCK=32,64", "--macro", "PART=1,2", "--backend", "host", "-o", "made"
+    )
+    assert adopted.code == 0, adopted.err
+    assert mptune("tune", "made", "--max-error", "1e-5", "--backend", "host", "--budget", "8", "-o", "run.db").code == 0
+    run = Run.load("run.db")
+    trial = next(each for each in run.trials if each.status is Status.OK and each.configuration["PART"] == 2)
+    block = trial.configuration["BLOCK"]
+    made = into(run, trial, run.objective, IntoSettings(Path("smooth.cu"), Path("new.cu")), on_progress=lambda _: None)
+    assert f"#define BLOCK {block} // threads\n" in Path("new.cu").read_text()
+    assert "compile it with -D PART=2" in made["notes"]
+    assert f"in the text: #define BLOCK {block} instead of 256" in made["notes"]
+    assert made["printed"]["original"].startswith("256.")
+    assert made["printed"]["patched"].startswith(f"{block}.")
 
 
 @pytest.mark.full

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mptune.adopt.adopting import AdoptSettings, adopt
 from mptune.adopt.parsing import Edits, ProgramError
 from mptune.adopt.reading import Program, read
 from mptune.adopt.template import fields_of
@@ -522,3 +523,19 @@ int main() {
         ("fill", 2, "pass what is in it"),
         ("scale", 3, "pass it as an argument"),
     ]
+
+
+@pytest.mark.parametrize(
+    "second", ["__global__ void run(double* a, int n)", "namespace b { __global__ void run(float* a)"]
+)
+def test_two_kernels_of_one_name_are_refused_in_one_line(second: str, tmp_path: Path) -> None:
+    end = " }" if second.startswith("namespace") else ""
+    launch = "b::run<<<1, 8>>>((float*)a);" if end else "run<<<1, 8>>>(a, 8);"
+    text = f"__global__ void run(double* a) {{ a[threadIdx.x] += 1; }}\n{second} {{ a[threadIdx.x] *= 2; }}{end}\n"
+    path = tmp_path / "two.cu"
+    path.write_text(f"{text}int main() {{ double* a; cudaMalloc(&a, 64); run<<<1, 8>>>(a); {launch} }}\n")
+    with pytest.raises(ProgramError) as error:
+        adopt(AdoptSettings((path,), backend="host"), tmp_path / "made")
+    assert str(error.value) == (
+        "two.cu:2: kernel run cannot be adopted: it has the name of another kernel (two.cu:1); rename one of them"
+    )
