@@ -58,14 +58,9 @@ from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.source.loading import RECORD, adopted_record
 
-#: Values of a kernel's other parameters that are the program's own, unless its record says more; None for any other.
-_PLAIN: Final[Mapping[str, str | int | None]] = {
-    "policy": "accurate",
-    "per_thread": 1,
-    "per_thread_y": 1,
-    "unroll": 1,
-    **dict.fromkeys(("block", "block_x", "block_y", "block_z")),
-}
+#: Values of a kernel's other parameters that are the program's own, unless its record says more.
+_PLAIN: Final = {"policy": "accurate", "per_thread": 1, "per_thread_y": 1, "unroll": 1}
+_BLOCKS: Final = ("block", "block_x", "block_y", "block_z")
 #: How often only the classes whose types a compiler rejects get their own again, before all do.
 _MOST_ATTEMPTS: Final = 6
 #: How often each program is run to time it, unless one run takes long; and until these have taken so long.
@@ -269,7 +264,6 @@ class _Record:
         kernels: their names in the application.
         outputs: names of the buffers that are the answer, in the order of their allocation, with their inner axes.
         own: the program's type for each precision parameter.
-        choices: the program's value of other parameters, such as the threads of its blocks.
         classes: the type classes of each.
     """
 
@@ -287,7 +281,6 @@ class _Record:
     kernels: tuple[str, ...]
     outputs: Mapping[str, tuple[int, ...]]
     own: Mapping[str, str]
-    choices: Mapping[str, Any]
     classes: Mapping[str, tuple[str, ...]]
 
     @classmethod
@@ -336,7 +329,6 @@ class _Record:
                     if each["role"] == "output"
                 },
                 own={str(each["name"]): str(each["types"][0]) for each in said["parameters"]},
-                choices=dict(said.get("own", {})),
                 classes={str(each["name"]): tuple(map(str, each["classes"])) for each in said["parameters"]},
             )
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
