@@ -251,7 +251,7 @@ def _any_types(known: tuple[str, Capture], folder: Path) -> dict[str, str]:
     random_ = random.Random(name)
     free = [each for each in classes.classes if not each.kept and each.scalar in OFFERED]
     wanted = {each.name: random_.choice(OFFERED[each.scalar]) for each in free}
-    made, built, compilers, _ = module._compiled(program, classes, wanted)
+    made, built, compilers, _ = module._compiled(program, classes, wanted, module._Macros(program.defines, {}, {}))
     own = own_types(classes)
     assert all(made.types[each] == own[each] for each in own if each not in wanted)
     answers = list(compared(known, made, built, folder))
@@ -760,7 +760,7 @@ def test_a_mixture_of_types_in_templates_has_the_error_that_was_found(
     wide, found = tuned_answer(application, {}), tuned_answer(application, chosen)
     program, classes = understood("mixed_template.cu")
     wanted = {each: "fp32" for name in narrow for each in members[name]}
-    made, built, _, notes = module._compiled(program, classes, wanted)
+    made, built, _, notes = module._compiled(program, classes, wanted, module._Macros(program.defines, {}, {}))
     assert (notes, made.notes) == ([], ())
     assert ("T(0.2) * sides" in made.changed[0].text) is are_buffers
     original = capture(build(program.sources, program.files), (), tmp_path / "original")
