@@ -322,6 +322,7 @@ class TestOutputsThatStayAsGiven:
             bench.close()
 
 
+@pytest.mark.full
 def test_steps_that_end_the_worker_while_it_starts_are_named():
     def steps(run, size):
         os._exit(3)

@@ -201,6 +201,7 @@ def ocean_tuned(mptune: Call, path: Path) -> Run:
     return Run.load(path)
 
 
+@pytest.mark.full
 def test_the_command_says_what_is_masked(mptune: Call, tmp_path: Path) -> None:
     """Some configurations leave land unwritten, others write garbage there; lost ones write NaN at sea."""
     run = ocean_tuned(mptune, tmp_path / "run.db")

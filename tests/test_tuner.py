@@ -72,6 +72,7 @@ def nine(tmp_path_factory: pytest.TempPathFactory) -> Any:
 # -- what a run finds --------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_a_run_on_the_host_is_complete_and_in_its_file(tmp_path: Path) -> None:
     told: list[Progress] = []
     path = tmp_path / "poly.db"

@@ -194,6 +194,7 @@ def test_a_run_that_takes_too_long_is_told_with_its_kernels_and_what_to_make_sma
     )
 
 
+@pytest.mark.full
 def test_what_to_make_smaller_is_what_the_program_has(tmp_path: Path) -> None:
     text = "__global__ void k(float* x) { x[0] = 1; }\n#define NUM 512\n#define BLOCK_SIZE 128\n"
     text += "int main(ARGUMENTS) { return 0; }\n"

@@ -196,6 +196,7 @@ def test_functions_that_call_each_other_hand_their_types_on(tmp_path: Path) -> N
         assert line in new
 
 
+@pytest.mark.full
 def test_a_template_that_the_host_calls_with_integers_too_gets_a_second_type(tmp_path: Path) -> None:
     new, notes = patched(tmp_path, BESIDE_INT, ["x"])
     assert notes == ()

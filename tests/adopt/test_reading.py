@@ -394,6 +394,7 @@ def read_texts(folder: Path, texts: dict[str, str]) -> Program:
     return read([folder / name for name in texts if not name.endswith(".h")])
 
 
+@pytest.mark.full
 def test_a_device_function_may_be_defined_in_another_file(tmp_path: Path) -> None:
     texts = {
         "shared.h": "#pragma once\n__device__ double blend(double a, double b);\n",

@@ -109,6 +109,7 @@ def processors_by_thread(function: Function) -> dict[int, set[int]]:
     return seen
 
 
+@pytest.mark.full
 def test_workers_run_where_the_process_may_each_on_a_processor_of_its_own() -> None:
     allowed = os.sched_getaffinity(0)
     if len(allowed) > 1:

@@ -88,6 +88,7 @@ def emitted_case(tmp_path_factory: pytest.TempPathFactory) -> Emitted:
 
 
 @pytest.mark.parametrize("name", few(CASES, 2, 5))
+@pytest.mark.full
 def test_the_host_program_has_the_measured_error(name: str, emitted_case: Emitted, tmp_path: Path) -> None:
     folder, error = emitted_case(name)
     kernel, _, least, most = CASES[name]

@@ -164,6 +164,7 @@ Definition = tuple[list[Parameter], list[Any]]
 
 @settings(SETTINGS, max_examples=40)
 @given(**ANY)
+@pytest.mark.full
 def test_random_spaces_are_what_brute_force_finds(definition: Definition, seed: int) -> None:
     check_random_space(definition, seed)
 
