@@ -555,6 +555,7 @@ def test_the_fastest_is_found_whatever_the_noise_and_launches_go_where_it_is_clo
 
 
 @pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.full
 def test_of_identical_code_the_interval_holds_one_after_the_choice(noise: str) -> None:
     held, repeated = 0, 120
     for seed in range(repeated):
