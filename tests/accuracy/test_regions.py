@@ -355,6 +355,7 @@ def test_a_complex_reference_is_masked_where_either_part_is_nan():
     piece=st.integers(1, 50),
 )
 @settings(max_examples=100, deadline=None)
+@pytest.mark.full
 def test_regions_without_their_masked_elements(over, data, name, reduce, piece):
     output, reference, mask = data
     positive(name, *data)

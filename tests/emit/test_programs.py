@@ -189,6 +189,7 @@ def test_host_program_restores_inputs_before_each_launch_and_writes_only_outputs
     np.testing.assert_allclose(np.fromfile(tmp_path / "out" / "v.f64"), stepped(u, 4), rtol=1e-14)
 
 
+@pytest.mark.full
 def test_host_program_refuses_arrays_of_another_size(emitted_case: Emitted, tmp_path: Path) -> None:
     program = build(emitted_case("poly")[0], "tuned_poly_host.cpp")
     np.ones(5002).tofile(tmp_path / "x.f64")
