@@ -222,17 +222,19 @@ class ArrayInputs:
     Args:
         file: with the arrays, by the names of arguments (``.npz``).
         share: largest relative change of a floating-point number.
+        names: the arrays that are changed; empty for all.
     """
 
-    def __init__(self, file: Path, share: float) -> None:
+    def __init__(self, file: Path, share: float, names: Sequence[str] = ()) -> None:
         with np.load(file, allow_pickle=False) as found:
             self._arrays = {name: found[name] for name in found.files}
-        self._share = share
+        self._share, self._names = share, names or found.files
 
     def __call__(self, rng: np.random.Generator, _: Mapping[str, int]) -> dict[str, NDArray[Any]]:
         """Return the arrays; the first draw has them unchanged."""
         is_first = not cast(Any, rng.bit_generator.seed_seq).spawn_key
-        return {name: array if is_first else self._changed(rng, array) for name, array in self._arrays.items()}
+        changed = () if is_first else self._names
+        return {name: self._changed(rng, each) if name in changed else each for name, each in self._arrays.items()}
 
     def _changed(self, rng: np.random.Generator, array: NDArray[Any]) -> NDArray[Any]:
         if array.ndim == 0 or array.dtype.kind != "f":
@@ -310,9 +312,10 @@ def _definition(
         for one in each.arguments
     )
     shown = metric_text(found, metric)
+    names = f", {json.dumps(found.draws.names)}" if found.draws.names else ""
     more = [
         f'sizes={{"default": {json.dumps(sizes)}}},',
-        f'inputs=ArrayInputs(HERE / "{ARRAYS}", {share:g}),',
+        f'inputs=ArrayInputs(HERE / "{ARRAYS}", {share:g}{names}),',
         *([f"metric={shown},"] if shown else []),
         *(["instrumented=True,"] if found.parameters else []),
         f'description="{name}, from its text and arrays",',

@@ -23,7 +23,7 @@ from mptune.errors import KernelError, LaunchError, MptuneError, UnknownNameErro
 from mptune.interop import write_run
 from mptune.kernel import Kernel
 from mptune.kernel_tuner.accuracy import AccuracyObserver
-from mptune.kernel_tuner.problem import ArgumentGiven, Problem, values_of_argument
+from mptune.kernel_tuner.problem import ArgumentGiven, Problem, evaluated, values_of_argument
 from mptune.measure.buffers import run_once
 from mptune.measure.program import Program
 from mptune.precision import precision
@@ -148,11 +148,11 @@ def tune_kernel(
         defines: macros instead of those of all parameters.
         block_size_names: the parameters that are the block's extents.
         quiet: whether nothing is printed.
-        strategy: the search strategy, of which mptune's nearest is used; None evaluates everything.
+        strategy: the search strategy: mptune's nearest one is used. None evaluates everything.
         strategy_options: ``max_fevals`` and ``time_limit`` count.
         cache: a cache file that is written at the end.
         metrics: further numbers of each result: functions of it, or expressions.
-        observers: of which :class:`AccuracyObserver` counts.
+        observers: :class:`AccuracyObserver` measures errors; other observers are ignored.
         objective: the number in a result by which the best one is chosen.
         objective_higher_is_better: whether the largest is best.
         seed: of the strategy.
@@ -389,7 +389,7 @@ def _result(problem: Problem, trial: Trial, metrics: Mapping[str, Any] | None) -
     phases = {"compile_time": "compile", "verification_time": "accuracy", "benchmark_time": "timing"}
     result |= {name: 1000 * measured.durations_s.get(phase, 0.0) for name, phase in phases.items()}
     for name, given in (metrics or {}).items() if "__error__" not in result else ():
-        result[name] = given(result) if callable(given) else eval(given, {"__builtins__": {}}, dict(result))
+        result[name] = evaluated(given, result)
     result["timestamp"] = str(datetime.now(UTC))
     return result
 

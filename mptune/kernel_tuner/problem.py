@@ -129,8 +129,8 @@ class Problem:
     ) -> Kernel:
         """Return the definition.
 
-        Without an answer, outputs are compared with what they were before, for nothing but the form. Neither are they
-        where a function of the user verifies them.
+        A definition has a reference. Without an answer, or where the user's function verifies outputs, the reference is
+        the arrays as they were given, and errors mean nothing.
         """
         self.is_compared = answer is not None
         answers = [None] * len(self.given) if answer is None else answer
@@ -320,7 +320,7 @@ def _values(c: Any, names: Iterable[str]) -> dict[str, Any]:
     return {name: c[name] for name in names}
 
 
-def _evaluated(given: Any, values: Mapping[str, Any]) -> Any:
+def evaluated(given: Any, values: Mapping[str, Any]) -> Any:
     """Return a number: as it is, of a function of the values, or of an expression."""
     if callable(given):
         return given(values)
@@ -337,7 +337,7 @@ class _Grid:
 
     def __call__(self, c: Any) -> list[int]:
         values = _values(c, self.names)
-        given = _evaluated(self.problem_size, values)
+        given = evaluated(self.problem_size, values)
         sizes = list(given) if np.iterable(given) and not isinstance(given, str) else [given]
         found = []
         for axis, size in enumerate(sizes):
@@ -345,10 +345,10 @@ class _Grid:
             if divisor is None:
                 number = values.get(self.blocks[axis], 1)
             elif isinstance(divisor, list | tuple):
-                number = math.prod(_evaluated(each, values) for each in divisor)
+                number = math.prod(evaluated(each, values) for each in divisor)
             else:
-                number = _evaluated(divisor, values)
-            found.append(math.ceil(float(_evaluated(size, values)) / float(number)))
+                number = evaluated(divisor, values)
+            found.append(math.ceil(float(evaluated(size, values)) / float(number)))
         return found
 
 
@@ -370,4 +370,4 @@ class _Shared:
         self.given, self.names = given, names
 
     def __call__(self, c: Any) -> int:
-        return int(_evaluated(self.given, _values(c, self.names)))
+        return int(evaluated(self.given, _values(c, self.names)))
