@@ -133,7 +133,7 @@ class ProgressView:
 
     @property
     def waited_text(self) -> str:
-        """How long no trial has ended, in words; empty if not long."""
+        """Return the time since the last trial ended, in words; empty if it is short."""
         waited_s = time.monotonic() - self._ended_s
         return f"no trial has ended for {waited_s:.0f} s" if waited_s > _LONG_S else ""
 

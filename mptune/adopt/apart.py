@@ -38,7 +38,7 @@ _WITHOUT_CONTRACTION: Final = ("-ffp-contract=off",)
 _LARGEST_CHANGE: Final = 4.0
 
 Outputs = Mapping[str, NDArray[Any]]
-#: What a draw does to the answer: another one that is about as large, the same bits, or no answer of that size.
+#: Effect of a draw on the answer: a different answer of about the same size, the same bits, or no such answer.
 Effect = Literal["changes", "nothing", "breaks"]
 
 

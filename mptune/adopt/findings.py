@@ -15,7 +15,7 @@ from mptune.adopt.launched import INTEGERS, NUMPY, KernelLaunch, LaunchedKernel
 from mptune.adopt.reading import Field, Memory
 from mptune.adopt.template import Template
 
-#: How outputs are compared whose values have one sign, and those with values of both.
+#: Default error metrics: of outputs whose values have one sign, and of outputs with values of both signs.
 UNSIGNED: Final = "NRMSE"
 SIGNED: Final = "NMAE"
 #: Values below this share of the largest magnitude have no sign: rounding may have left them of a 0.

@@ -41,7 +41,7 @@ HIP_SHARED: Final = re.compile(r"\bHIP_DYNAMIC_SHARED\s*\(([^;]*),\s*(\w+)\s*\)"
 _NAMESPACES: Final = re.compile(r"^\s*(?:::\s*)?(?:\w+\s*::\s*)+|^\s*::\s*")
 _HIP_LAUNCH: Final = re.compile(r"\bhipLaunchKernelGGL\s*\(")
 _BY_ADDRESS: Final = re.compile(r"\b(?:cuda|hip)LaunchKernel\s*\(")
-#: What stands around a kernel's name where its address is passed.
+#: Casts and parentheses around a kernel's name whose address is passed.
 _ADDRESS: Final = re.compile(r"^\(\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*\)|^&|^reinterpret_cast\s*<[^<>]*>(?=\()")
 _DEVICE_CODE: Final = re.compile(r"__global__|__device__|<<<|hipLaunchKernelGGL")
 
