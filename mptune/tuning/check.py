@@ -123,14 +123,16 @@ def check(
         on_compiled(compiled)
         return compiled
 
-    every = whole_space(kernel, sizes, backend.facts(backend.compiler.resolved(options).architecture))
-    space = every.restrict(restrict)
-    chosen = select(space, kernel.signature_names, sample, seed)
-    read = examples(kernel, every)
+    facts = backend.facts(backend.compiler.resolved(options).architecture)
+    every = whole_space(kernel, sizes, facts) if kernel.parameters else None
+    space = every and every.restrict(restrict)
+    # A kernel of an application may have nothing to choose.
+    chosen = select(space, kernel.signature_names, sample, seed) if space else (Configuration({}),)
+    read = examples(kernel, every) if every else ()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         compilations = tuple(pool.map(compile_one, chosen))
-    found = (*_masks(kernel, sizes, seed), *lints(kernel, sizes, every, read))
-    return CheckResult(kernel.name, backend.name, architecture, space.size, compilations, found)
+    found = (*_masks(kernel, sizes, seed), *(lints(kernel, sizes, every, read) if every else ()))
+    return CheckResult(kernel.name, backend.name, architecture, space.size if space else 1, compilations, found)
 
 
 def _masks(kernel: Kernel, sizes: Sizes, seed: int) -> tuple[str, ...]:
