@@ -67,8 +67,6 @@ class BayesianStrategy(CandidateStrategy):
 
     name: ClassVar[str] = "bayesian"
     first: ClassVar[int] = 1  #: valid trials before the model takes over
-    #: Whether uniform types run early; fronts have many mixtures.
-    prefers_uniform: ClassVar[bool] = True
     steps: ClassVar[int] = 6  #: moves of local search from each start in a sampled space
     options_class: ClassVar[type[Options]] = BayesianOptions
     options: BayesianOptions
@@ -96,7 +94,7 @@ class BayesianStrategy(CandidateStrategy):
         #: Uniform types not yet run, as value codes by column.
         self._uniform = [
             {self.space.names.index(name): self.space.parameter(name).values.index(v) for name, v in types.items()}
-            for types in (uniform_types(self.space.parameters).values() if self.prefers_uniform else ())
+            for types in uniform_types(self.space.parameters).values()
         ]
         #: Version of the model of errors, and its log probabilities of the candidates' signatures.
         self._accurate: tuple[int, Array] = (-1, np.empty(0))

@@ -81,7 +81,6 @@ class BayesianParetoStrategy(BayesianStrategy):
 
     name: ClassVar[str] = "bayesian-pareto"
     first: ClassVar[int] = 10
-    prefers_uniform: ClassVar[bool] = False
     optimises_several: ClassVar[bool] = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
