@@ -60,6 +60,8 @@ static thread_local void* dynamic_shared;
 // block must be able to wait for each other.
 constexpr int counter_before_kernel = __COUNTER__;
 
+// Whether a thread of the block has called a function of warps or a vote.
+static thread_local bool has_warps;
 static __attribute__((noinline, unused)) void wait_for_block();
 
 template <int>

@@ -1,7 +1,7 @@
 // Threads that can wait for each other: each thread of a block is a fiber with a stack of its own, and a barrier
 // switches to the next fiber that has not ended. Switching round robin, a fiber comes back from a barrier only when
 // every other one has reached it (or has returned, which counts as having arrived). From the first warp function of a block
-// on it is noted who waits for what.
+// on it is noted who waits for what, and who waits for the block takes no turns.
 
 #if defined(MPTUNE_HOST)
 
@@ -121,7 +121,6 @@ struct block_of_fibers {
     fiber* previous;
     fiber scheduler;
     waiting_threads* waiting;
-    bool has_warps;  // whether a thread of the block has called a warp function
 
     bool prepare(dim3 block, void (*main)(), void* main_argument);
     void run();
@@ -162,35 +161,53 @@ struct thread_place {
     }
 };
 
-static __attribute__((noinline, unused)) void wait_for_block() {
-    const bool is_noted = active_block->has_warps;
-    if (is_noted) {
-        const thread_place self = thread_place::of_this_thread();
-        self.word.at_barrier |= self.bit;
-        ++self.all.at_barrier;
-    } else {
-        let_others();
-        if (!active_block->has_warps) return;
-    }
-    const thread_place self = thread_place::of_this_thread();
-    while (self.word.at_barrier & self.bit) {
-        if (self.all.at_barrier == self.all.alive) {
-            self.all.at_barrier = 0;
-            for (waiting_threads::word& each : self.all.words) each.at_barrier = 0;
-        } else {
-            let_others();
+// Gives those a turn again that wait for the block: behind this thread, by number.
+static __attribute__((unused)) void open_barrier() {
+    block_of_fibers* const block = active_block;
+    fiber* const self = block->current;
+    waiting_threads& all = *block->waiting;
+    for (unsigned i = 16; i-- > 0;) {
+        unsigned long long& there = all.words[i].at_barrier;
+        for (; there != 0; there &= ~(1ull << 63 >> __builtin_clzll(there))) {
+            fiber* const each = block->fibers + i * 64 + 63 - __builtin_clzll(there);
+            if (each == self) continue;
+            each->next = self->next;
+            self->next = each;
+            if (block->previous == self) block->previous = each;
         }
     }
+    all.at_barrier = 0;
+}
+
+static __attribute__((noinline, unused)) void arrive() {
+    block_of_fibers* const block = active_block;
+    fiber* const self = block->current;
+    const thread_place own = thread_place::of_this_thread();
+    own.word.at_barrier |= own.bit;
+    if (++own.all.at_barrier == own.all.alive) return open_barrier();
+    block->previous->next = self->next;
+    resume(self, self->next);
+}
+
+// What is behind the switch is not in this function: a return to another caller than that of the thread before is not foreseen
+// by processors.
+static __attribute__((noinline, unused)) void wait_for_block() {
+    if (has_warps) return arrive();
+    block_of_fibers* const block = active_block;
+    fiber* const self = block->current;
+    if (self->next == self) return;
+    block->previous = self;
+    resume(self, self->next);
 }
 
 // Notes who is there. Until then the threads took turns by number, so that those before this one wait for the block.
 static __attribute__((noinline, unused)) void begin_warps() {
+    has_warps = true;
     block_of_fibers* const block = active_block;
-    block->has_warps = true;
     waiting_threads& all = *block->waiting;
     __builtin_memset(all.words, 0, sizeof all.words);
     all.alive = all.at_barrier = 0;
-    fiber* each = block->current;
+    fiber *each = block->current, *last = each;
     do {
         const unsigned long number = each - block->fibers;
         all.words[number / 64].alive |= 1ull << number % 64;
@@ -198,9 +215,13 @@ static __attribute__((noinline, unused)) void begin_warps() {
         if (each < block->current) {
             all.words[number / 64].at_barrier |= 1ull << number % 64;
             ++all.at_barrier;
+        } else {
+            last = each;
         }
         each = each->next;
     } while (each != block->current);
+    last->next = block->current;
+    block->previous = last;
 }
 
 static __attribute__((unused)) lane& own_lane() {
@@ -220,7 +241,7 @@ static __attribute__((unused)) unsigned long long at_site(const lane* lanes, uns
 
 static __attribute__((noinline, unused)) void gather(unsigned warp_size, unsigned long long mask, int site,
                                                      void (*settle)(lane*, unsigned long long)) {
-    if (!active_block->has_warps) begin_warps();
+    if (!has_warps) begin_warps();
     const thread_place self = thread_place::of_this_thread();
     const unsigned first = self.number % 64 / warp_size * warp_size;
     const unsigned long long whole = ~0ull >> (64 - warp_size) << first;
@@ -248,7 +269,7 @@ static __attribute__((noinline, unused)) void gather(unsigned warp_size, unsigne
 }
 
 static __attribute__((noinline, unused)) unsigned votes(bool is) {
-    if (!active_block->has_warps) begin_warps();
+    if (!has_warps) begin_warps();
     const thread_place self = thread_place::of_this_thread();
     self.word.votes = is ? self.word.votes | self.bit : self.word.votes & ~self.bit;
     wait_for_block();
@@ -262,10 +283,10 @@ static __attribute__((noinline, unused)) unsigned votes(bool is) {
 inline __attribute__((noinline)) void end_thread() {
     block_of_fibers* const block = active_block;
     fiber* const self = block->current;
-    if (block->has_warps) {
+    if (has_warps) {
         const thread_place own = thread_place::of_this_thread();
         own.word.alive &= ~own.bit;
-        --own.all.alive;
+        if (--own.all.alive == own.all.at_barrier) open_barrier();
     }
     if (self->next == self) {
         resume(self, &block->scheduler);

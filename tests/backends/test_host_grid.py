@@ -130,13 +130,6 @@ def test_every_atomic_function():
     assert r[10] == 77
 
 
-@pytest.mark.parametrize("call", few(["__syncwarp()", "__shfl_down_sync(~0u, x[0], 1)", "__any_sync(~0u, 1)"]))
-def test_warp_functions_are_refused_by_name(call):
-    body = f'extern "C" __global__ void warp(float* x) {{ {call}; }}'
-    with pytest.raises(CompileError, match=rf"{call.split('(')[0]} needs warps, which the host backend does not have"):
-        build("warp", body)
-
-
 PRODUCT = """
 __device__ bool product_has_work(const float* a, const float* b, float* c, int n, VIRTUAL_INDICES) {
     return blockIdx.x * blockDim.x + threadIdx.x < n && blockIdx.y * blockDim.y + threadIdx.y < n;

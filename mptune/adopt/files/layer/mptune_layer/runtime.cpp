@@ -33,7 +33,7 @@ static thread_local dim3 threadIdx, blockDim;
 
 namespace mptune_host {
 extern __thread __attribute__((visibility("hidden"))) void* dynamic_shared;
-static __attribute__((noinline, unused)) void wait_for_block();
+static thread_local bool has_warps;
 }  // namespace mptune_host
 
 #include "warps.hpp"
