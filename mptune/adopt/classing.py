@@ -760,7 +760,11 @@ class _Finder:
                 place = self._cast(parent)
                 if place is not None or scalar_of(parent.canonical) is None:
                     return [place] if place is not None else []
-            elif kind == "CALL_EXPR" and math_function(parent.spelling) is None and not EXCHANGED.fullmatch(parent.spelling):
+            elif (
+                kind == "CALL_EXPR"
+                and math_function(parent.spelling) is None
+                and not EXCHANGED.fullmatch(parent.spelling)
+            ):
                 at = next((i for i, argument in enumerate(parent.arguments) if argument.extent == node.extent), None)
                 return [(parent.referenced.get_usr(), at)] if at is not None and parent.referenced is not None else []
             else:

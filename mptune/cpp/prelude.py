@@ -28,7 +28,11 @@ PRELUDE_FILES: Final = tuple(
     )
 )
 #: Functions of CUDA that programs have, too, which run as they are, by the macro that says where they are.
-_SHARED: Final = {"MPTUNE_INTRINSICS": "intrinsics.hpp", "MPTUNE_SHORT_INTRINSICS": "short_intrinsics.hpp", "MPTUNE_WARPS": "warps.hpp"}
+_SHARED: Final = {
+    "MPTUNE_INTRINSICS": "intrinsics.hpp",
+    "MPTUNE_SHORT_INTRINSICS": "short_intrinsics.hpp",
+    "MPTUNE_WARPS": "warps.hpp",
+}
 _SHORT: Final = re.compile(r"\b(?:__\w+|h2?[a-z]+\d*)\b(?=[,()])")
 
 

@@ -14,10 +14,9 @@ from vendor_compilers import needs
 from mptune.backends import BACKENDS
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.host import HostBackend
 from mptune.cpp.prelude import prelude
+from mptune.errors import CompileError
 from mptune.testing.backends import launch_on_arrays
-from tests.tiers import few
 
 SOURCE = Path(__file__).with_name("prelude_warps.cu").read_text(encoding="utf-8")
 TYPES = ("double", "float", "half", "bfloat16", "double", "int")
@@ -62,11 +61,28 @@ def voted(k: NDArray[np.int32]) -> list[NDArray[Any]]:
     ]
 
 
-@pytest.mark.parametrize("flags", few([pytest.param((), id="assembly"), pytest.param(("-DMPTUNE_UCONTEXT",), id="ucontext")]))
-def test_values_reach_the_threads_they_are_for(tmp_path, flags):
-    backend = HostBackend(workers=2, cache=BinaryCache(tmp_path))
-    options = CompileOptions(flags=flags)
-    function = backend.device.load(backend.compiler.compile(prelude() + SOURCE, "warps", options))
+OPENCL = BACKENDS["opencl"].availability()
+
+
+@pytest.mark.parametrize(
+    ("backend", "flags"),
+    [
+        pytest.param("host", (), id="assembly"),
+        pytest.param("host", ("-DMPTUNE_UCONTEXT",), id="ucontext", marks=pytest.mark.full),
+        pytest.param(
+            "opencl", (), marks=[pytest.mark.full, pytest.mark.skipif(not OPENCL.can_run, reason=OPENCL.reason)]
+        ),
+    ],
+)
+def test_values_reach_the_threads_they_are_for(tmp_path, backend, flags):
+    backend = BACKENDS[backend](cache=BinaryCache(tmp_path))
+    try:
+        binary = backend.compiler.compile(prelude() + SOURCE, "warps", CompileOptions(flags=flags))
+    except CompileError as error:
+        assert backend.name == "opencl"
+        assert "needs subgroups of the size of a warp" in str(error)
+        pytest.skip("the OpenCL device has no such subgroups")
+    function = backend.device.load(binary)
     n = BLOCKS * THREADS
     given = np.random.default_rng(3).integers(0, 100, n)
     k = given.astype(np.int32)
