@@ -447,6 +447,7 @@ def _tuned(program: Program, names: Sequence[str]) -> tuple[str, ...]:
 
 #: What a kernel does that launches another: on the processor no part of the program runs then.
 NESTED: Final = "launches a kernel itself"
+IN_STEP: Final = "counts on the threads of a warp to run in step, which they need not do on a GPU either"
 _KINDS: Final = {
     **dict.fromkeys(("STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE"), "struct"),
     **dict.fromkeys(("TYPEDEF_DECL", "TYPE_ALIAS_DECL", "TYPE_ALIAS_TEMPLATE_DECL"), "typedef"),
@@ -686,6 +687,9 @@ class _Reader:
                 facts.forbidden.append((place, "allocates memory itself", "allocate a buffer on the host"))
             for target in _targets(node):
                 facts.targets.setdefault((target.usr, target.cursor.is_definition()), target)
+        place = _in_step(function.node, []) if function.is_device else None
+        if place is not None:
+            facts.forbidden.append((place, IN_STEP, "put __syncwarp() between what they write and what others read"))
         return facts
 
     # -- needs of kernels --------------------------------------------------------------------------
@@ -833,6 +837,38 @@ def _is_undefined(unit: TranslationUnit, called: Any) -> bool:
     """Whether a device function of the program is declared without a definition."""
     attributes = {child.kind.name for child in called.get_children()}
     return unit.extent(called) is not None and called.get_definition() is None and "CUDADEVICE_ATTR" in attributes
+
+
+def _in_step(node: Node, written: list[str]) -> Extent | None:
+    """Return the statement that adds what other threads wrote to volatile memory, with nothing that waits before it.
+
+    Args:
+        node: a statement.
+        written: what was written so since threads last waited; changed.
+    """
+    if node.kind == "CALL_EXPR" and WAITS.fullmatch(node.spelling):
+        written.clear()
+    for _ in range(
+        2 if node.kind in ("FOR_STMT", "WHILE_STMT", "DO_STMT") else 1
+    ):  # (the second turn follows the first)
+        for child in node.children:
+            if (found := _in_step(child, written)) is not None:
+                return found
+    if node.kind == "COMPOUND_ASSIGNMENT_OPERATOR" or node.operator == "=":
+        places = [found for each in node.walk() if (found := _volatile_element(each)) is not None]
+        if any(name == places[0][0] and index != places[0][1] for name, index in places[1:]):
+            if places[0][0] in written:
+                return node.extent
+            written.append(places[0][0])
+    return None
+
+
+def _volatile_element(node: Node) -> tuple[str, str] | None:
+    """Return the array and the index of an element of volatile memory."""
+    if node.kind != "ARRAY_SUBSCRIPT_EXPR" or not node.cursor.type.is_volatile_qualified():
+        return None
+    array, index = node.children
+    return bare(array).spelling, "".join(token.spelling for token in index.cursor.get_tokens())
 
 
 def _targets(node: Node) -> Iterator[Node]:

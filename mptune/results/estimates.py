@@ -2,8 +2,9 @@
 
 The estimate is a roofline (Williams, Waterman & Patterson 2009): each kernel takes as long as the busiest of the
 device's memory, its unit for fp64, its unit for fp32, fp16 and bf16, its unit for conversions and the first
-approximation of functions, and its unit for shuffles. Launches themselves are left out: on a processor a problem is run at a size at which they
-would be most of a GPU's time. Which types are accurate is measured; which of them is fastest is estimated.
+approximation of functions, and its unit for shuffles. Launches themselves are left out: on a processor a problem is run
+at a size at which they would be most of a GPU's time. Which types are accurate is measured; which of them is fastest is
+estimated.
 """
 
 from __future__ import annotations

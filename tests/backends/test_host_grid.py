@@ -15,7 +15,7 @@ from host_kernels import CACHE, build, run
 from mptune.backends.base import CompileOptions
 from mptune.backends.host import HostBackend
 from mptune.cpp.prelude import prelude
-from mptune.errors import CompileError, LaunchError
+from mptune.errors import LaunchError
 from tests.tiers import few
 
 SWITCHES = few([pytest.param((), id="assembly"), pytest.param(("-DMPTUNE_UCONTEXT",), id="ucontext")])
