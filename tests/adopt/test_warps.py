@@ -25,10 +25,13 @@ SUMS = {
 @pytest.mark.parametrize("statement", SUMS)
 def test_kernels_that_count_on_threads_in_step_are_refused_with_the_line(tmp_path: Path, statement: str) -> None:
     path = tmp_path / "sums.cu"
-    path.write_text(
-        "__global__ void k(const double* x, double* y) {\n    volatile __shared__ double of[64];\n"
-        f"    int t = threadIdx.x;\n    of[t] = x[t];\n    __syncthreads();\n    {statement}\n    if (t == 0) *y = of[0];\n}}\n{MAIN}"
-    )
+    kernel = """__global__ void k(const double* x, double* y) {
+    volatile __shared__ double of[64];
+    int t = threadIdx.x;
+    of[t] = x[t];
+    __syncthreads();
+"""
+    path.write_text(f"{kernel}    {statement}\n    if (t == 0) *y = of[0];\n}}\n{MAIN}")
     program = read([path])
     assert [kernel.label for kernel in program.kernels] == ["k"] * SUMS[statement]
     if not SUMS[statement]:
