@@ -187,7 +187,7 @@ struct block {
 };
 
 template <class T>
-T&& made();
+MPTUNE_CUB T&& made();
 
 template <class Op, class T, int N>
 MPTUNE_CUB T in_thread(const T (&items)[N], Op op) {
@@ -353,15 +353,15 @@ private:
             after = static_cast<T>(op(*initial, after));
             is_first = false;
         }
-        if (N == 1) {
+        if constexpr (N == 1) {
             out[0] = Exclusive ? before : after;
-            return;
-        }
-        MPTUNE_UNROLL
-        for (int i = 0; i < N; ++i) {
-            after = is_first && i == 0 ? in[i] : static_cast<T>(op(before, in[i]));
-            out[i] = Exclusive ? before : after;
-            before = after;
+        } else {
+            MPTUNE_UNROLL
+            for (int i = 0; i < N; ++i) {
+                after = is_first && i == 0 ? in[i] : static_cast<T>(op(before, in[i]));
+                out[i] = Exclusive ? before : after;
+                before = after;
+            }
         }
     }
 };
