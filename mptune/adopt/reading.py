@@ -33,7 +33,7 @@ from mptune.adopt.parsing import (
     specialisation_of,
     without_casts,
 )
-from mptune.adopt.rewriting import blanked, has_device_code
+from mptune.adopt.rewriting import WAITS, blanked, has_device_code
 from mptune.cpp.prelude import WAITING_LIBRARIES
 from mptune.cpp.tokens import tokens
 from mptune.errors import did_you_mean
@@ -231,7 +231,7 @@ class Kernel:
         needs: the declarations outside that it uses, also through device functions, in the order of the source. A
             device function that is a template is there once for each instantiation.
         calls: of instantiated device functions in its body.
-        has_barrier: whether its threads wait for each other.
+        has_barrier: whether its threads wait for each other, all of a block or those of a warp.
         has_shared: whether its threads share memory.
         is_flat: whether any block size does the same: a thread's place enters only as the index
             ``blockIdx.x * blockDim.x + threadIdx.x`` (and ``gridDim.x * blockDim.x``, its stride), also of other axes.
@@ -480,16 +480,12 @@ _FORBIDDEN: Final = (
     (re.compile(r"wmma|nvcuda"), "tensor cores (wmma)", "write the product out as loops"),
     (re.compile(r"tex[123]D\w*|surf[123]D\w*|texture|surface|(?:cuda|hip)(?:Texture|Surface)Object_t|tex1Dfetch"),
      "textures or surfaces", "read from a buffer instead"),
-    (re.compile(r"__shfl\w*|__ballot\w*|__any\w*|__all\w*|__activemask|__match_\w+|__syncwarp|__reduce_\w+_sync|warpSize"),
-     "warp intrinsics", "let threads share memory with __shared__ and __syncthreads() instead"),
     (re.compile(r"asm|__asm__|__asm"), "inline assembly", "write it in C++"),
     (re.compile(r"__pipeline_\w+|memcpy_async"), "asynchronous copies", "copy with ordinary loads"),
     (re.compile(r"__(?:[fd](?:add|sub|mul|div|rcp|sqrt)|fmaf?)_r[duz]"),
      "arithmetic that rounds to a side", "round to the nearest: the same with _rn"),
     (re.compile(r"(?:erfcx|erfinv|erfcinv|normcdfinv)f?"),
      "a function that the C library of processors has not", "compute it on the host, or write an approximation out"),
-    (re.compile(r"__syncthreads_(?:or|and|count)"), "votes of a block",
-     "count in shared memory between __syncthreads()"),
     (re.compile(r"__v[a-z]+[24]"), "instructions on the bytes of a word", "compute each byte for itself"),
     (re.compile(r"__trap|__nanosleep|clock64|wall_clock64"),
      "what only a GPU has (__trap, clocks)", "leave it out: mptune measures times itself"),
@@ -603,7 +599,7 @@ class _Reader:
             body=function.body,
             needs=needs,
             calls=tuple(self._facts(function).calls.values()),
-            has_barrier=waits or "__syncthreads" in text,
+            has_barrier=waits or WAITS.search(text) is not None,
             has_shared=shares,
             is_flat=not waits and _PLACE.search(_INDEX.sub("", _PLACE_CAST.sub("", text))) is None,
             asks_elsewhere=_PLACE.search("".join(texts[1:])) is not None,

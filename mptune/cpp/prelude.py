@@ -23,7 +23,7 @@ PRELUDE_FILES: Final = tuple(
     f"{name}.hpp"
     for name in re.findall(
         r"\w+",
-        """platform opencl host host_fiber host_pool host_grid conversions literal types local traced compound
+        """platform opencl host warps host_fiber host_pool host_grid conversions literal types local traced compound
         arithmetic_cuda arithmetic atomics functions math_device math_opencl polynomials math_host math pairs vector
         vector_members neighbours intrinsics short_intrinsics cuda_functions virtual_threads phases declared""",
     )
@@ -37,6 +37,7 @@ _USES_LIBRARY: Final = re.compile(r"\bUSES_LIBRARY\((\w+)\)")
 _SHARED: Final = {
     "MPTUNE_INTRINSICS": "intrinsics.hpp",
     "MPTUNE_SHORT_INTRINSICS": "short_intrinsics.hpp",
+    "MPTUNE_WARPS": "warps.hpp",
     **{f"MPTUNE_{name.removesuffix('.hpp').upper()}": name for name in LIBRARIES},
 }
 _SHORT: Final = re.compile(r"\b(?:__\w+|h2?[a-z]+\d*)\b(?=[,()])")

@@ -17,23 +17,6 @@ MPTUNE_GROUPS unsigned size_of_block() {
     return blockDim.x * blockDim.y * blockDim.z;
 }
 
-// A value of any type of another lane of the warp.
-template <class T>
-MPTUNE_GROUPS T from_lane(unsigned mask, T value, unsigned lane) {
-    unsigned words[(sizeof(T) + 3) / 4] = {};
-    MPTUNE_COPY(words, &value, sizeof(T));
-    MPTUNE_UNROLL
-    for (unsigned& word : words) {
-#if defined(MPTUNE_HIP)
-        word = __shfl(static_cast<int>(word), static_cast<int>(lane), 32);
-#else
-        word = __shfl_sync(mask, word, static_cast<int>(lane), 32);
-#endif
-    }
-    MPTUNE_COPY(&value, words, sizeof(T));
-    return value;
-}
-
 // Where the threads of a warp's part are: those lanes of a mask, with neighbours side by side where it is a tile.
 struct members {
     unsigned mask, lane;
@@ -113,7 +96,7 @@ public:
 
     template <class T>
     MPTUNE_GROUPS T shfl(T value, unsigned rank) const {
-        return detail::from_lane(own.mask, value, own.lane_of(rank % size()));
+        return __shfl_sync(own.mask, value, static_cast<int>(own.lane_of(rank % size())), 32);
     }
     template <class T>
     MPTUNE_GROUPS T shfl_up(T value, unsigned by) const {
@@ -132,7 +115,7 @@ public:
     detail::members own;
 };
 
-#if defined(MPTUNE_CUDA)
+#if defined(MPTUNE_GPU)
 MPTUNE_GROUPS coalesced_group coalesced_threads() {
     return coalesced_group{{__activemask(), detail::rank_in_block() % 32u}};
 }
@@ -165,7 +148,7 @@ public:
 
     template <class T>
     MPTUNE_GROUPS T shfl(T value, int rank) const {
-        return detail::from_lane(mask(), value, first() + static_cast<unsigned>(rank) % N);
+        return __shfl_sync(mask(), value, rank, N);
     }
     template <class T>
     MPTUNE_GROUPS T shfl_up(T value, unsigned by) const {

@@ -84,23 +84,11 @@ struct exchanged {};
 
 template <class T>
 MPTUNE_CUB T from_lane(const lanes& in, T value, int rank) {
-    unsigned words[(sizeof(T) + 3) / 4] = {};
-    MPTUNE_COPY(words, &value, sizeof(T));
-    MPTUNE_UNROLL
-    for (unsigned& word : words) {
-#if defined(MPTUNE_HIP)
-        word = __shfl(static_cast<int>(word), in.first + rank, 32);
-#else
-        word = __shfl_sync(in.mask(), word, in.first + rank, 32);
-#endif
-    }
-    MPTUNE_COPY(&value, words, sizeof(T));
-    return value;
+    return __shfl_sync(in.mask(), value, in.first + rank, 32);
 }
 
 template <class T, class Op, class Memory, class Wait>
 MPTUNE_CUB T reduced(const lanes& in, T x, int valid, Op op, Memory&, int, Wait) {
-    MPTUNE_UNROLL
     for (int step = 1; step < in.count; step *= 2) {
         const T other = from_lane(in, x, in.rank + step < in.count ? in.rank + step : in.rank);
         if (in.rank + step < valid) x = static_cast<T>(op(x, other));
@@ -109,7 +97,6 @@ MPTUNE_CUB T reduced(const lanes& in, T x, int valid, Op op, Memory&, int, Wait)
 }
 template <class T, class Op, class Memory, class Wait>
 MPTUNE_CUB T scanned(const lanes& in, T x, Op op, T& before, Memory&, int, Wait) {
-    MPTUNE_UNROLL
     for (int step = 1; step < in.count; step *= 2) {
         const T other = from_lane(in, x, in.rank >= step ? in.rank - step : in.rank);
         if (in.rank >= step) x = static_cast<T>(op(other, x));
