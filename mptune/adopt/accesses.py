@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mptune.adopt.parsing import Function, Node
+from mptune.adopt.parsing import Function, Node, library_of
 
 #: A parameter (its position) with the fields that lead to a pointer.
 Path = tuple[int | str, ...]
@@ -54,7 +54,20 @@ class Accesses:
         name = cursor.spelling if cursor is not None else ""
         if name.startswith(("atomic", "unsafeAtomic")):
             return {(0,): {"r", "w"}}
+        if library_of(cursor):
+            return _of_library(cursor)
         return {(index,): set(modes) for index, modes in _KNOWN.get(name, {}).items()}
+
+
+def _of_library(cursor: Any) -> dict[Path, set[str]]:
+    """Return what a function of a library for kernels does: it loads, stores, or changes what it may change."""
+    found: dict[Path, set[str]] = {}
+    for index, parameter in enumerate(cursor.get_arguments()):
+        kind = parameter.type.get_canonical()
+        if kind.kind.name in ("POINTER", "LVALUEREFERENCE"):
+            is_constant = kind.get_pointee().is_const_qualified() or (cursor.spelling == "Load" and index == 0)
+            found[index,] = {"r"} if is_constant else {"w"} if cursor.spelling == "Store" else {"r", "w"}
+    return found
 
 
 class _Body:

@@ -30,10 +30,12 @@ from mptune.adopt.parsing import (
     Node,
     SourceFile,
     TranslationUnit,
+    library_of,
     reached,
 )
 from mptune.adopt.reading import Program
 from mptune.adopt.rewriting import blanked
+from mptune.cpp.prelude import WAITING_LIBRARIES
 from mptune.cpp.tokens import tokens
 
 #: The parameter that says how often the innermost loops around a tile are unrolled.
@@ -350,7 +352,11 @@ class _Kernel:
                 if node.kind not in ("DECL_REF_EXPR", "CALL_EXPR", "MEMBER_REF_EXPR"):
                     continue
                 name = node.spelling
-                if _WAITS.fullmatch(name) or (not self._has_phases and name.startswith("atomic")):
+                if (
+                    _WAITS.fullmatch(name)
+                    or library_of(node.referenced) in WAITING_LIBRARIES
+                    or (not self._has_phases and name.startswith("atomic"))
+                ):
                     raise _UncertainError
                 if inside is not function:
                     if name == "threadIdx" or _is_barrier(node):

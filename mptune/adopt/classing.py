@@ -42,7 +42,17 @@ from mptune.adopt.number_types import (
     scalar_named,
     scalar_of,
 )
-from mptune.adopt.parsing import ANY_CAST, TRANSPARENT, Extent, Function, Node, TranslationUnit, bare, specialisation_of
+from mptune.adopt.parsing import (
+    ANY_CAST,
+    TRANSPARENT,
+    Extent,
+    Function,
+    Node,
+    TranslationUnit,
+    bare,
+    library_of,
+    specialisation_of,
+)
 from mptune.adopt.reading import Memory, Program, arguments_by_address, launched_by_address
 from mptune.adopt.source_text import SourceText
 from mptune.adopt.template import fields_of
@@ -117,6 +127,8 @@ class _Finder:
         #: The values that variables declared ``auto`` follow; the slots of typedefs of pointers and arrays.
         self._follows: dict[Hashable, list[Hashable]] = {}
         self._memory_types: dict[str, TypeSlot] = {}
+        #: The types for which functions use libraries for kernels: the template's name, the function, the type.
+        self._of_libraries: set[tuple[str, str, str, str]] = set()
         #: The functions of the host that are given or return memory, with the calls that they are still to be read for.
         functions = [function for unit in program.units for function in unit.functions]
         self._by_call = {f.usr: f for f in functions if _is_given_memory(f) and not program.originals}
@@ -211,6 +223,8 @@ class _Finder:
     def _declaration(self, node: Node, start: int | None) -> None:
         if node.kind in ("TYPEDEF_DECL", "TYPE_ALIAS_DECL"):
             self._typedef(node)
+            for child in node.children:
+                self._statement(child, ())
         elif node.kind in _STRUCTS:
             self._fields(node)
         elif node.kind == "CLASS_TEMPLATE":
@@ -436,8 +450,44 @@ class _Finder:
             self._choice(node)
         elif kind == "UNEXPOSED_EXPR" and self._function is not None:
             self._read(node, above)
+        elif kind == "TEMPLATE_REF" and library_of(node.referenced):
+            self._argument_of_library(node)
         for child in children:
             self._statement(child, (*above, node))
+
+    def _argument_of_library(self, node: Node) -> None:
+        """Note the type for which a template of a library for kernels is used: ``cub::BlockReduce<double, 256>``."""
+        place = node.extent
+        if place is None:
+            return
+        words = self._text.within(place.file, place.end, place.end + 200)
+        depth = 0
+        for at, word in enumerate(words):
+            depth += (word.text == "<") - (word.text == ">")
+            if at > 0 and (depth < 1 or (depth == 1 and word.text == ",")):
+                found = next((kind for each in words[1:at] if (kind := self._text.spelled(each.text))), None)
+                end = dataclasses.replace(place, start=place.end, end=word.start)
+                slot = self._slot(end, found, True) if words[0].text == "<" and found is not None else None
+                if slot is not None:
+                    member = self._member(slot, node.spelling, "local", False, slot.extent)
+                    of_library = ("library", node.spelling, self._label, slot.scalar)
+                    self._of_libraries.add(of_library)
+                    self._union.join(member, of_library)
+                return
+
+    def _call_of_library(self, node: Node) -> None:
+        """Join what goes through a library for kernels with its type: arrays, results, and numbers in variables."""
+        called = node.referenced
+        operators = [
+            each.spelling for argument in node.arguments for each in argument.walk() if each.kind == "TEMPLATE_REF"
+        ]
+        owners = [called.semantic_parent.spelling, *operators]
+        for argument, parameter in zip(node.arguments, called.get_arguments(), strict=False):
+            found, kind = scalar_of(argument.canonical), parameter.type.get_canonical()
+            is_variable = bare(argument).kind == "DECL_REF_EXPR" and not is_pointer(argument.canonical)
+            if found is not None and (is_variable or kind.kind.name == "LVALUEREFERENCE"):
+                places = [("library", owner, label, found[0]) for owner in owners for label in (self._label, "")]
+                self._union.join(self._place(argument), *(each for each in places if each in self._of_libraries))
 
     def _read(self, node: Node, above: tuple[Node, ...]) -> None:
         """Note the conversion of a variable to its value."""
@@ -592,6 +642,8 @@ class _Finder:
                     is_unknown = place is None and held_by(kind) is not None
                     if (is_template or is_unknown) and not self._on_device and argument.extent is not None:
                         self._host_uses.note_place(argument.extent, given)
+        elif library_of(called):
+            self._call_of_library(node)
         elif name == "cudaLaunchKernel" and (kernel := launched_by_address(node)) is not None:
             for index, address in enumerate(arguments_by_address(node) or ()):
                 self._union.join((kernel.get_usr(), index), self._place(address))

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mptune.adopt.rewriting import has_device_code, without_definitions
-from mptune.cpp.prelude import prelude_folder, shared_intrinsics
+from mptune.cpp.prelude import LIBRARIES, prelude_folder, shared_intrinsics
 from mptune.errors import MptuneError, did_you_mean
 
 #: Kinds of nodes around an expression that its text does not name: implicit conversions and parentheses.
@@ -348,6 +348,13 @@ class Node:
             node = waiting.pop()
             yield node
             waiting.extend(reversed(node.children))
+
+
+def library_of(cursor: Any) -> str:
+    """Return the library for kernels that declares something, by its name in templates; "" for none."""
+    file = cursor.location.file if cursor is not None else None
+    path = Path(str(file.name)) if file is not None else Path()
+    return path.stem if path.name in LIBRARIES and path.parent == prelude_folder() else ""
 
 
 def _parts_without_middle(cursor: Any) -> list[Any]:

@@ -28,11 +28,13 @@ from mptune.adopt.parsing import (
     TranslationUnit,
     bare,
     labelled,
+    library_of,
     parse,
     specialisation_of,
     without_casts,
 )
 from mptune.adopt.rewriting import WAITS, blanked, has_device_code
+from mptune.cpp.prelude import WAITING_LIBRARIES
 from mptune.cpp.tokens import tokens
 from mptune.errors import did_you_mean
 
@@ -234,6 +236,7 @@ class Kernel:
         is_flat: whether any block size does the same: a thread's place enters only as the index
             ``blockIdx.x * blockDim.x + threadIdx.x`` (and ``gridDim.x * blockDim.x``, its stride), also of other axes.
         asks_elsewhere: whether a function that it calls uses a thread's place.
+        libraries: those for kernels that it uses, by their names in templates.
     """
 
     name: str
@@ -247,6 +250,7 @@ class Kernel:
     has_shared: bool
     is_flat: bool
     asks_elsewhere: bool
+    libraries: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -473,14 +477,10 @@ _NO_OPERATOR: Final = re.compile(r"invalid operands|invalid argument type|no via
 _PAIR: Final = re.compile(r"\b(?:__)?(?:half2|(?:nv_|hip_)bfloat162)\b")
 #: Constructs that kernels cannot use: the words that show them, what they are called, and what to do.
 _FORBIDDEN: Final = (
-    (re.compile(r"cub"), "cub", "write its reduction or scan out with shared memory"),
     (re.compile(r"thrust"), "thrust", "write the algorithm out as a kernel"),
     (re.compile(r"wmma|nvcuda"), "tensor cores (wmma)", "write the product out as loops"),
-    (re.compile(r"cooperative_groups|cg|this_thread_block|this_grid|tiled_partition|thread_block_tile"),
-     "cooperative groups", "use threadIdx and __syncthreads() instead"),
     (re.compile(r"tex[123]D\w*|surf[123]D\w*|texture|surface|(?:cuda|hip)(?:Texture|Surface)Object_t|tex1Dfetch"),
      "textures or surfaces", "read from a buffer instead"),
-    (re.compile(r"curand\w*|hiprand\w*"), "random numbers of a library", "draw them on the host"),
     (re.compile(r"asm|__asm__|__asm"), "inline assembly", "write it in C++"),
     (re.compile(r"__pipeline_\w+|memcpy_async"), "asynchronous copies", "copy with ordinary loads"),
     (re.compile(r"__(?:[fd](?:add|sub|mul|div|rcp|sqrt)|fmaf?)_r[duz]"),
@@ -523,6 +523,7 @@ class _Facts:
     calls: dict[Extent, TemplateCall] = field(default_factory=dict)
     targets: dict[tuple[str, bool], Node] = field(default_factory=dict)
     forbidden: list[_Reason] = field(default_factory=list)
+    libraries: dict[str, None] = field(default_factory=dict)
 
 
 class _Reader:
@@ -584,6 +585,8 @@ class _Reader:
         texts = [_HIP_PLACE.sub(lambda m: f"{m[1].lower()}{m[2]}.{m[3]}", text) for text in code]
         text = "".join(texts)
         accesses = self._accesses.of(function)
+        libraries = tuple(dict.fromkeys(name for inner in used for name in self._facts(inner).libraries))
+        waits = not WAITING_LIBRARIES.isdisjoint(libraries)
         shares = "__shared__" in text or "HIP_DYNAMIC_SHARED" in text or any(need.kind == "shared" for need in needs)
         kernel = Kernel(
             name=function.name,
@@ -597,10 +600,11 @@ class _Reader:
             body=function.body,
             needs=needs,
             calls=tuple(self._facts(function).calls.values()),
-            has_barrier=WAITS.search(text) is not None,
+            has_barrier=waits or WAITS.search(text) is not None,
             has_shared=shares,
-            is_flat=_PLACE.search(_INDEX.sub("", _PLACE_CAST.sub("", text))) is None,
+            is_flat=not waits and _PLACE.search(_INDEX.sub("", _PLACE_CAST.sub("", text))) is None,
             asks_elsewhere=_PLACE.search("".join(texts[1:])) is not None,
+            libraries=libraries,
         )
         other = self.kernels.setdefault(kernel.label, kernel)
         if other.extent != kernel.extent and self._text(other.extent) != self._text(kernel.extent):
@@ -685,6 +689,7 @@ class _Reader:
                     facts.forbidden.append((place, what, "give the file with its definition, too"))
             elif node.kind in ("CXX_NEW_EXPR", "CXX_DELETE_EXPR"):
                 facts.forbidden.append((place, "allocates memory itself", "allocate a buffer on the host"))
+            self._note_library(node, called, facts)
             for target in _targets(node):
                 facts.targets.setdefault((target.usr, target.cursor.is_definition()), target)
         statement = _in_step(function.node, []) if function.is_device else None
@@ -693,6 +698,19 @@ class _Reader:
                 (statement, IN_STEP, "put __syncwarp() between what they write and what others read")
             )
         return facts
+
+    def _note_library(self, node: Node, called: Any, facts: _Facts) -> None:
+        """Note the library that a node is of; it calls the operators of the functors that it is given."""
+        library = library_of(called) if called is not None else ""
+        if node.kind == "VAR_DECL":
+            library = library_of(_declared_of(node.canonical))
+        if not library:
+            return
+        facts.libraries[library] = None
+        for argument in node.arguments if node.kind == "CALL_EXPR" else ():
+            declared = _declared_of(argument.canonical)
+            members = declared.get_children() if declared is not None else ()
+            facts.called |= dict.fromkeys(usr for each in members if (usr := each.get_usr()) in self._functions)
 
     # -- needs of kernels --------------------------------------------------------------------------
 

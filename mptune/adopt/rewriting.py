@@ -27,7 +27,7 @@ _MACRO: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.|\\\n
 #: Functions in which threads wait for each other.
 WAITS: Final = re.compile(
     r"__sync(?:threads|warp)\w*|__shfl\w*|__ballot\w*|__any(?:_sync)?|__all(?:_sync)?|__activemask|__match_\w+"
-    r"|__reduce_\w+|__barrier_sync\w*"
+    r"|__reduce_\w+|__barrier_sync\w*|TempStorage|this_thread_block|tiled_partition"
 )
 _COUNTS: Final = re.compile(r"atomic[A-Z]\w*|__atomic_\w+")
 _DYNAMIC_SHARED: Final = re.compile(

@@ -34,7 +34,7 @@ from mptune.backends.binary_cache import BinaryCache
 from mptune.backends.host_compiler import ROUNDS, ZIG_FLAGS, find_compiler, host_architecture
 from mptune.backends.processes import Child
 from mptune.backends.processes import in_words as how_it_ended
-from mptune.cpp.prelude import prelude_folder, shared_intrinsics
+from mptune.cpp.prelude import LIBRARIES, prelude_folder, shared_intrinsics
 from mptune.memory import available_memory_bytes, in_words
 
 #: No contraction: what a program computes on the host to check its kernels is then computed alike. Programs read
@@ -55,7 +55,10 @@ _NVCC_FLAGS: Final = (
 #: A function of CUDA's runtime that the recorder stands before.
 _RECORDED: Final = re.compile(r"\bMPTUNE_RECORDED\((\w+)\)\(")
 #: What the layer shares with templates.
-_OF_PRELUDE: Final = ("host_fiber.hpp", "host_pool.hpp", "intrinsics.hpp", "short_intrinsics.hpp", "warps.hpp")
+_OF_PRELUDE: Final = (
+    *("host_fiber.hpp", "host_pool.hpp", "intrinsics.hpp", "short_intrinsics.hpp", "warps.hpp"),
+    *LIBRARIES,
+)
 _FOR_PROCESSOR: Final = "this machine's processor"
 _FOR_GPU: Final = "this machine's GPU"
 _NO_OPENMP: Final = "zig has no OpenMP: parallel regions ran on one thread (g++ or clang++ with libomp has it)"

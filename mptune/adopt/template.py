@@ -100,6 +100,11 @@ _SHORT_TYPES: Final = {
     "__half2": "half2",
     **dict.fromkeys(("__nv_bfloat162", "nv_bfloat162", "__hip_bfloat162"), "mp::vec2<bfloat16>"),
 }
+#: Other names of the namespaces of libraries for kernels, outside functions.
+_OF_LIBRARIES: Final = re.compile(
+    r"^(?:namespace\s+\w+\s*=|using(?:\s+namespace)?)\s+(?:::\s*)?(cub|cooperative_groups)\b[\w\s:]*;", re.MULTILINE
+)
+_ALIAS_OF_LIBRARY: Final = re.compile(r"\bnamespace\s+(\w+)\s*=\s*(?:::\s*)?(?:cub|cooperative_groups)\b")
 #: Names of types in C++ that a template has wherever a precision is chosen.
 _CHOSEN: Final = frozenset(each.cpp for each in ARITHMETIC) - KEYWORDS
 #: An expression of the template, or such a name.
@@ -219,7 +224,16 @@ def template(
     given = dict(_given({**program.defines, **macros}, used))
     constants += given.values()
     has_phases = regions is not None and not threads
-    parts = ["\n".join(constants), *needs, *(["IN_PHASES();"] if has_phases else []), *kernels]
+    libraries = [f"USES_LIBRARY({name});" for name in kernel.libraries]
+    named = (found for file in program.files for found in _OF_LIBRARIES.finditer(file.text))
+    libraries += dict.fromkeys(found[0] for found in named if found[1] in kernel.libraries)
+    parts = [
+        "\n".join(libraries),
+        "\n".join(constants),
+        *needs,
+        *(["IN_PHASES();"] if has_phases else []),
+        *kernels,
+    ]
     text = _in_words_of_templates("\n\n".join(part for part in parts if part), program, kernel, symbols)
     text = f"// {kernel.label}, adopted from {kernel.extent}\n\n{_escaped(text)}\n"
     is_tiled, unrolls = (
@@ -313,7 +327,8 @@ def _in_words_of_templates(text: str, program: Program, kernel: Kernel, symbols:
             text = re.sub(
                 declared, lambda found: f"{found[1]}[1]" + (f" = {{{found[2]}}}" if found[2] else ""), text, count=1
             )
-    text = _unqualified(text, {name for unit in program.units for name in unit.namespaces})
+    aliases = set(_ALIAS_OF_LIBRARY.findall(text))
+    text = _unqualified(text, {name for unit in program.units for name in unit.namespaces} - aliases)
     for pattern, words in _OTHER_WORDS:
         text = pattern.sub(words, text)
     short = short_intrinsics() - {need.name for need in kernel.needs}

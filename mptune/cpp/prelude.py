@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from mptune.cpp.tokens import KEYWORDS
+from mptune.errors import TemplateError, did_you_mean
 from mptune.paths import bundled_folder
 
 #: The parts of the prelude, in the order they depend on each other.
@@ -27,11 +28,17 @@ PRELUDE_FILES: Final = tuple(
         vector_members neighbours intrinsics short_intrinsics cuda_functions virtual_threads phases declared""",
     )
 )
+#: Libraries for kernels. The text of one stands between the prelude and a template with ``USES_LIBRARY(cub);``.
+LIBRARIES: Final = ("cub.hpp", "cooperative_groups.hpp", "curand.hpp")
+#: Libraries with functions in which threads wait for each other.
+WAITING_LIBRARIES: Final = frozenset(("cub", "cooperative_groups"))
+_USES_LIBRARY: Final = re.compile(r"\bUSES_LIBRARY\((\w+)\)")
 #: Functions of CUDA that programs have, too, which run as they are, by the macro that says where they are.
 _SHARED: Final = {
     "MPTUNE_INTRINSICS": "intrinsics.hpp",
     "MPTUNE_SHORT_INTRINSICS": "short_intrinsics.hpp",
     "MPTUNE_WARPS": "warps.hpp",
+    **{f"MPTUNE_{name.removesuffix('.hpp').upper()}": name for name in LIBRARIES},
 }
 _SHORT: Final = re.compile(r"\b(?:__\w+|h2?[a-z]+\d*)\b(?=[,()])")
 
@@ -58,6 +65,15 @@ def short_intrinsics() -> frozenset[str]:
 def prelude() -> str:
     """Return the text of the prelude that starts every rendered source."""
     return "\n".join(map(_part, PRELUDE_FILES))
+
+
+def libraries_of(body: str) -> str:
+    """Return the libraries that a template uses, to stand before it; raises TemplateError for an unknown one."""
+    known = [name.removesuffix(".hpp") for name in LIBRARIES]
+    used = dict.fromkeys(_USES_LIBRARY.findall(body))
+    if unknown := next((name for name in used if name not in known), ""):
+        raise TemplateError(f"there is no library {unknown}; expected {', '.join(known)}{did_you_mean(unknown, known)}")
+    return "".join(_part(f"{name}.hpp").replace("#pragma once\n", "") for name in used)
 
 
 def _part(name: str) -> str:

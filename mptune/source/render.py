@@ -23,7 +23,7 @@ import jinja2.meta
 import jinja2.nodes
 from jinja2.lexer import Token, TokenStream
 
-from mptune.cpp.prelude import include_lines, prelude
+from mptune.cpp.prelude import include_lines, libraries_of, prelude
 from mptune.errors import KernelError, MptuneError, TemplateError, UnknownNameError, did_you_mean
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.precision import Precision, precision
@@ -109,7 +109,7 @@ def render(
         both = f"static_cast<unsigned __int128>({fp8 >> 64}ull) << 64 | {fp8 & (2**64 - 1)}ull"
         counts = {"": len(types), "_POLICIES": policies, "_FP8": f"({both})"}
         traced = "".join(f"#define MPTUNE_TRACED{what} {count}\n" for what, count in counts.items())
-    return f'{traced}{prelude()}\n#line 1 "{name.removesuffix(".j2")}"\n{body}\n{ending}'
+    return f'{traced}{prelude()}\n{libraries_of(body)}#line 1 "{name.removesuffix(".j2")}"\n{body}\n{ending}'
 
 
 def render_body(

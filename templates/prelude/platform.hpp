@@ -66,6 +66,9 @@
 #define MPTUNE_UNROLL _Pragma("GCC unroll 8")
 #endif
 
+// Before a kernel that calls a library of the folder's: USES_LIBRARY(cub); puts cub.hpp before the template.
+#define USES_LIBRARY(name) static_assert(true)
+
 // VECTOR_LOOP stands before an innermost loop over neighbouring elements. A GPU unrolls it, which keeps the arrays it
 // indexes in registers. g++ would unroll it too, but before its vectoriser comes, and then finds little to vectorise.
 #if defined(MPTUNE_HOST) && !defined(__clang__)

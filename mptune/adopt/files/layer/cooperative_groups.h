@@ -1,3 +1,4 @@
-// Programs may include it without a use; kernels that use it are refused.
+// Programs and templates share the text.
 #pragma once
-namespace cooperative_groups {}
+#include "mptune_layer/library.hpp"
+#include MPTUNE_COOPERATIVE_GROUPS

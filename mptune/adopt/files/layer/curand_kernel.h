@@ -1,2 +1,4 @@
-// Programs may include it without a use; kernels that use it are refused.
+// Programs and templates share the text.
 #pragma once
+#include "mptune_layer/library.hpp"
+#include MPTUNE_CURAND
