@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.adopt.blocks import UNROLL
-from mptune.adopt.capture import FOR_KERNEL, Allocation, Capture, Copy, Fill, Launch, Place
+from mptune.adopt.capture import FOR_KERNEL, FOR_LIBRARY, Allocation, Capture, Copy, Fill, Launch, Place
 from mptune.adopt.classes import OFFERED, TypeClass, TypeClasses
 from mptune.adopt.findings import (
     AdoptedBuffer,
@@ -497,7 +497,9 @@ def _given_and_computed(capture: Capture, launched: Iterable[LaunchedKernel]) ->
             case Launch():
                 used |= operation.allocations
             case Fill(target=Place(number)) | Copy(kind="to_device", target=Place(number)):
-                if number not in used:
+                if isinstance(operation, Copy) and operation.library:
+                    computed.add(number)
+                elif number not in used:
                     given.add(number)
                 elif capture.allocations[number].kind == "device":
                     computed.add(number)
@@ -522,7 +524,7 @@ def _draws(
     floating |= {each.id for each in symbols if known.symbol(each)[1]}
     for operation in known.capture.operations():
         match operation:
-            case Copy(host=host) if host == FOR_KERNEL:
+            case Copy(host=host) if host in (FOR_KERNEL, FOR_LIBRARY):
                 pass
             case Copy(kind="to_host"):
                 break
