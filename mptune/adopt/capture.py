@@ -254,10 +254,10 @@ class Capture:
 
     @cached_property
     def of_libraries(self) -> Mapping[int, Copy]:
-        """For each allocation that calls of libraries are given a copy for one, with the type of its elements if known."""
-        copies = (each for each in self.different if isinstance(each, Copy) and each.library)
-        places = ((each, each.source or each.target) for each in copies)
-        return {place.allocation: each for each, place in sorted(places, key=lambda it: bool(it[0].element)) if place}
+        """For each allocation that calls of libraries take a copy: of a result, if there is one, and of a known type."""
+        copies = [each for each in self.different if isinstance(each, Copy) and each.library]
+        copies.sort(key=lambda each: (bool(each.element), each.target is not None))
+        return {place.allocation: each for each in copies if (place := each.source or each.target) is not None}
 
     @cached_property
     def taken_back(self) -> Mapping[Place, Sequence[Copy]]:
