@@ -257,7 +257,8 @@ class Capture:
         """For each allocation that calls of libraries take a copy: of a result, if there is one, and of a known type."""
         copies = [each for each in self.different if isinstance(each, Copy) and each.library]
         copies.sort(key=lambda each: (bool(each.element), each.target is not None))
-        return {place.allocation: each for each in copies if (place := each.source or each.target) is not None}
+        places = ((place, each) for each in copies for place in (each.source, each.target) if place is not None)
+        return {place.allocation: each for place, each in places}
 
     @cached_property
     def taken_back(self) -> Mapping[Place, Sequence[Copy]]:

@@ -517,7 +517,7 @@ def _given_and_computed(capture: Capture, launched: Iterable[LaunchedKernel]) ->
             case Launch():
                 used |= operation.allocations
             case Fill(target=Place(number)) | Copy(kind="to_device", target=Place(number)):
-                if isinstance(operation, Copy) and operation.library:
+                if isinstance(operation, Copy) and operation.library and operation.host == FOR_KERNEL:
                     computed.add(number)
                 elif number not in used:
                     given.add(number)

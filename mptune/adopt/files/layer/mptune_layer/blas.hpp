@@ -13,7 +13,7 @@
 #include "cuComplex.h"
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
-#include "mptune_layer/library.hpp"
+#include "mptune_layer/library_calls.hpp"
 
 typedef enum cudaDataType_t {
     CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16F = 2, CUDA_R_8I = 3, CUDA_C_32F = 4, CUDA_C_64F = 5, CUDA_C_16F = 6,

@@ -47,7 +47,7 @@
 
 #if !defined(MPTUNE_ON_GPU)
 #include "mptune_layer/api.hpp"
-#include "mptune_layer/library.hpp"
+#include "mptune_layer/library_calls.hpp"
 #endif
 #include "recorded.hpp"
 
@@ -599,7 +599,7 @@ bool is_within(const allocation* a, const void* p, size_t bytes) {
     return a == nullptr || static_cast<const char*>(p) + bytes <= a->start + a->bytes;
 }
 
-cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, const std::string& by = "") {
     if (bytes == 0) return cudaSuccess;
     if (to == nullptr || from == nullptr) return refused();
     const held now(turn());
@@ -610,9 +610,9 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) 
     const bool is_elsewhere = record().is_live() && (target != nullptr || source != nullptr);
     const cudaError_t error = is_elsewhere ? cudaSuccess : MPTUNE_REAL(cudaMemcpy)(to, from, bytes, kind);
     if (error != cudaSuccess) return error;
-    if (target != nullptr && source != nullptr) note_copy("on_device", place(*target, to), place(*source, from), bytes);
-    else if (target != nullptr) note_copy_to_device(*target, to, from, bytes);
-    else if (source != nullptr) note_copy_to_host(*source, from, to, bytes, host_place(to, bytes));
+    if (target != nullptr && source != nullptr) note_copy("on_device", place(*target, to), place(*source, from), bytes, by);
+    else if (target != nullptr) note_copy_to_device(*target, to, from, bytes, by);
+    else if (source != nullptr) note_copy_to_host(*source, from, to, bytes, host_place(to, bytes), by);
     if (target != nullptr && is_shared_with_host(*target) && record().is_on()) {
         if (source != nullptr) tell_host(*target);
         else target->seen = digest_of(target->start, target->bytes).a;
@@ -813,25 +813,33 @@ struct {
     std::vector<std::pair<allocation*, std::string>> touched;
 } library;
 
+std::string told_by(const char* name, const char* element) {
+    return text(", \"by\": \"%s\"", name) + (*element != 0 ? text(", \"type\": \"%s\"", element) : "");
+}
+
 }  // namespace
+
+cudaError_t copy_for_library(const char* name, const char* element, void* to, const void* from, size_t bytes) {
+    return copy(to, from, bytes, cudaMemcpyDefault, told_by(name, element));
+}
 
 void begin_library_call(const char* name, library_call_kind kind, const given* arguments, unsigned count) {
     turn().lock();
     if (library.depth++ > 0) return;
     begin_device();
     see_writes_of_host();
-    std::map<allocation*, std::string> found;
+    std::map<allocation*, const char*> found;
     for (unsigned i = 0; i < count && record().is_on(); ++i) {
         const argument each{arguments[i].address, arguments[i].bytes, 0, nullptr, 0};
         const bool is_pointer = *arguments[i].element != 0;
         for (allocation* const a : reached(&each, 1)) {
             if (a->kind[0] == 's' && is_pointer) continue;
-            std::string& element = found[a];
-            if (is_pointer) element = text(", \"type\": \"%s\"", arguments[i].element);
+            const char*& element = found.try_emplace(a, "").first->second;
+            if (is_pointer) element = arguments[i].element;
         }
     }
     for (const auto& [a, element] : found) {
-        library.touched.emplace_back(a, text(", \"by\": \"%s\"", name) + element);
+        library.touched.emplace_back(a, told_by(name, element));
         bring_to_host({a}, kind == answers ? -2 : -4, library.touched.back().second);
     }
     open_memory(true);

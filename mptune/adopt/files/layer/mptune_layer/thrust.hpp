@@ -1,4 +1,4 @@
-// thrust on the host: its vectors are in memory of the device, and its algorithms are calls of a library (library.hpp).
+// thrust on the host: its vectors are in memory of the device, and its algorithms are calls of a library (library_calls.hpp).
 #pragma once
 
 #include <stdint.h>
@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "mptune_layer/library.hpp"
+#include "mptune_layer/library_calls.hpp"
 
 #if defined(MPTUNE_READING)
 #pragma clang force_cuda_host_device begin
@@ -163,11 +163,11 @@ class device_reference {
     device_reference(const device_reference&) = default;
     operator value_type() const {
         alignas(value_type) unsigned char room[sizeof(value_type)];
-        cudaMemcpy(room, (const void*)place, sizeof(value_type), cudaMemcpyDeviceToHost);
+        mptune_layer::copy_elements<value_type>("thrust::device_reference", reinterpret_cast<value_type*>(room), place, 1);
         return *std::launder(reinterpret_cast<value_type*>(room));
     }
     const device_reference& operator=(const value_type& value) const {
-        cudaMemcpy((void*)place, &value, sizeof value, cudaMemcpyHostToDevice);
+        mptune_layer::copy_elements<value_type>("thrust::device_reference", const_cast<value_type*>(place), &value, 1);
         return *this;
     }
     const device_reference& operator=(const device_reference& other) const { return *this = value_type(other); }
@@ -452,7 +452,7 @@ template <class I, class N, class O>
 O copy_n(I first, N count, O out) {
     if (count <= 0) return out;
     if constexpr (is_one_copy<decltype(pointer_of(first)), decltype(pointer_of(out))>()) {
-        cudaMemcpy((void*)pointer_of(out), (const void*)pointer_of(first), count * sizeof(iterator_value_t<I>), cudaMemcpyDefault);
+        mptune_layer::copy_elements<iterator_value_t<I>>("thrust::copy", pointer_of(out), pointer_of(first), count);
     } else {
         const mptune_layer::library_call here("thrust::copy", mptune_layer::changes, first, out);
         auto from = directly(first);

@@ -56,6 +56,13 @@ enum library_call_kind { answers, changes };
 void begin_library_call(const char* name, library_call_kind kind, const given* arguments, unsigned count);
 void end_library_call();
 
+// A copy by a library between host and device, or on either, in the type that the program has.
+cudaError_t copy_for_library(const char* name, const char* element, void* to, const void* from, size_t bytes);
+template <class T>
+cudaError_t copy_elements(const char* name, T* to, const T* from, size_t count) {
+    return copy_for_library(name, number_name<T>, (void*)to, (const void*)from, count * sizeof(T));
+}
+
 // Lives as long as a call computes. The name says who is called: "cublasDgemm".
 class library_call {
   public:
