@@ -24,7 +24,7 @@ from mptune import __version__
 from mptune.accuracy.metrics import resolve
 from mptune.adopt.apart import Apart, Outputs
 from mptune.adopt.blocks import split_kernels
-from mptune.adopt.capture import FOR_KERNEL, Capture, CheckFailedError, Copy, capture, plain_name, told_apart
+from mptune.adopt.capture import FOR_KERNEL, FOR_LIBRARY, Capture, CheckFailedError, Copy, capture, plain_name, told_apart
 from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.findings import SIGNED, UNSIGNED, Draws, Findings, listed, over_each
 from mptune.adopt.grouping import parameters_of
@@ -643,9 +643,11 @@ def _given_to_device(found: Findings, captured: Capture) -> list[str]:
     """Return the buffers and variables that a program copies floating-point numbers to before it sees a result."""
     copied: dict[int, None] = {}
     for each in captured.operations():
-        if isinstance(each, Copy) and each.kind == "to_host" and each.host != FOR_KERNEL:
+        if not isinstance(each, Copy) or each.host in (FOR_KERNEL, FOR_LIBRARY):
+            continue
+        if each.kind == "to_host":
             break
-        if isinstance(each, Copy) and each.kind == "to_device" and each.target is not None:
+        if each.kind == "to_device" and each.target is not None:
             copied.setdefault(each.target.allocation)
     names = {each.id: each.name for each in captured.allocations.values() if each.name}
     names |= {each.allocation: each.name for each in found.buffers if each.has_numbers and each.field_of is None}

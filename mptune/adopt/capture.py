@@ -41,8 +41,11 @@ _LAST_LINES: Final = 3
 #: Characters of each of two lines that differ, in messages, and of those before the first difference.
 _SHOWN_APART: Final = 40
 _BEFORE_DIFFERENCE: Final = 20
-#: In place of the number of a place on the host: the copy is for a kernel that counts as part of the host.
+#: In place of the number of a place on the host: the copy is for a kernel that counts as part of the host, or for a call
+#: of a library that only answers the host.
 FOR_KERNEL: Final = -2
+#: The same: for a call of a library that changes memory, which is what counts.
+FOR_LIBRARY: Final = -4
 #: The same: the initial value of a variable, told when the host first uses it.
 INITIAL: Final = -3
 #: Bytes of earlier copies to the host that are kept, of each and of all together.
@@ -109,8 +112,10 @@ class Copy:
         contents: the key of what came to the host; None if it was not kept.
         digest: of what came to the host, the same for the same bytes; "" otherwise.
         host: the number of the place on the host that it came to, in the order of their first copies; -1 for memory
-            that the host shares, :data:`FOR_KERNEL` or :data:`INITIAL`.
+            that the host shares, :data:`FOR_KERNEL`, :data:`FOR_LIBRARY` or :data:`INITIAL`.
         is_zero: whether all bytes of what came to the device were 0.
+        library: the call of a library that it is for or from ("cublasDgemm"); "" for none.
+        element: the type of numbers that the library takes the memory for; "" if that is not known.
     """
 
     kind: str
@@ -121,6 +126,8 @@ class Copy:
     digest: str
     host: int = -1
     is_zero: bool = False
+    library: str = ""
+    element: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +253,14 @@ class Capture:
                 yield found
 
     @cached_property
+    def of_libraries(self) -> Mapping[int, Copy]:
+        """For each allocation that calls of libraries take a copy: of a result, if there is one, and of a known type."""
+        copies = [each for each in self.different if isinstance(each, Copy) and each.library]
+        copies.sort(key=lambda each: (bool(each.element), each.target is not None))
+        places = ((place, each) for each in copies for place in (each.source, each.target) if place is not None)
+        return {place.allocation: each for place, each in places}
+
+    @cached_property
     def taken_back(self) -> Mapping[Place, Sequence[Copy]]:
         """What came to the host, by where it was: every copy, in order.
 
@@ -255,7 +270,7 @@ class Capture:
         found: dict[Place, list[Copy]] = {}
         for each in self.operations():
             match each:
-                case Copy(kind="to_host", source=Place() as place):
+                case Copy(kind="to_host", source=Place() as place) if each.host != FOR_LIBRARY:
                     if each.host < 0 or found.get(place, [each])[-1].host < 0:
                         found[place] = []
                     found.setdefault(place, []).append(each)
@@ -351,7 +366,9 @@ def capture(
         )
     last, after = first, before
     differences: list[str] = []
-    copies_nothing = not any(isinstance(each, Copy) and each.kind == "to_host" for each in before[0])
+    copies_nothing = not any(
+        isinstance(each, Copy) and each.kind == "to_host" and each.host != FOR_LIBRARY for each in before[0]
+    )
     if is_repeated:
         if copies_nothing:
             first, before = ran(0, None, keeps_left=True)
@@ -426,7 +443,7 @@ def _plan(different: Sequence[Operation], sequence: NDArray[np.uint32]) -> list[
     copies: dict[Place, list[tuple[int, int]]] = {}
     for number, index in enumerate(sequence):
         found = different[index]
-        if isinstance(found, Copy) and found.kind == "to_host" and found.source is not None:
+        if isinstance(found, Copy) and found.source is not None and found.kind == "to_host" and found.host != FOR_LIBRARY:
             copies.setdefault(found.source, []).append((number, found.bytes))
     wanted = {each[-1][0] for each in copies.values()}
     room_bytes = _EARLIER_BYTES
@@ -689,7 +706,8 @@ def operation(said: Mapping[str, Any]) -> Operation:
     if kind == "copy":
         target, source = (Place(*said[side]) if said[side] is not None else None for side in ("to", "from"))
         more = said.get("contents"), said.get("digest", ""), said.get("host", -1), said.get("zero", False)
-        return Copy(said["kind"], target, source, said["bytes"], *more)
+        library = said.get("by", ""), said.get("type", "")
+        return Copy(said["kind"], target, source, said["bytes"], *more, *library)
     return Launch(
         said["kernel"],
         tuple(said["types"]),

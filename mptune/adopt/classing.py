@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -79,17 +79,26 @@ _MOST_CALLS_DEEP: Final = 4
 _Groups = Callable[[TypeClasses], Iterable[Iterable[str]]]
 
 
-def type_classes(program: Program, sharing: _Groups | None = None, tied: _Groups | None = None) -> TypeClasses:
+def type_classes(
+    program: Program,
+    sharing: _Groups | None = None,
+    tied: _Groups | None = None,
+    kept: Callable[[TypeClasses], Mapping[str, str]] | None = None,
+) -> TypeClasses:
     """Find the type classes of a program.
 
     Args:
         program: the program.
         sharing: gives the names of the classes that a run has in the same memory, for each memory: they become one.
         tied: gives the names of the classes that must have the same type for another reason: they become one.
+        kept: gives the names of the classes that keep their type, each with why.
     """
     finder = _Finder(program)
     finder.read()
     found = finder.result()
+    if kept is not None and (reasons := kept(found)):
+        finder.keep((found[name].slots[0], why) for name, why in reasons.items())
+        found = finder.result()
     for joins in (sharing, tied):
         groups = [list(group) for group in joins(found)] if joins is not None else []
         if any(len(group) > 1 for group in groups):
@@ -152,6 +161,10 @@ class _Finder:
         nodes = [_node(slot) for slot in slots]
         self._union.join(*nodes)
         self._in_memory += nodes[: in_memory and len(nodes) > 1]
+
+    def keep(self, slots: Iterable[tuple[TypeSlot, str]]) -> None:
+        """Let slots keep their type, each for a reason."""
+        self._kept += ((_node(slot), why) for slot, why in slots)
 
     def _structs_in_memory(self) -> None:
         """Let the fields of structs in memory have one type, if nothing else is in them; else they keep theirs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import keyword
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.adopt.blocks import UNROLL
-from mptune.adopt.capture import FOR_KERNEL, Allocation, Capture, Copy, Fill, Launch, Place
+from mptune.adopt.capture import FOR_KERNEL, FOR_LIBRARY, Allocation, Capture, Copy, Fill, Launch, Place
 from mptune.adopt.classes import OFFERED, TypeClass, TypeClasses
 from mptune.adopt.findings import (
     AdoptedBuffer,
@@ -35,7 +36,7 @@ from mptune.adopt.launched import (
     numbers_of,
 )
 from mptune.adopt.live import SHARED
-from mptune.adopt.number_types import PRECISIONS
+from mptune.adopt.number_types import PRECISIONS, vector_of
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.progress import Turns, came_to_nothing
 from mptune.adopt.reading import Memory, Parameter, Program
@@ -354,7 +355,26 @@ def _buffers(known: _Known, launched: Iterable[LaunchedKernel]) -> dict[int, Ado
             memory if memory.is_mixed else None,
             has_fields=components > 1 and len(memory.fields) > 1 and bool(memory.declared),
         )
-    return found
+    return found | {each.allocation: each for each in _buffers_of_libraries(known, found)}
+
+
+def _buffers_of_libraries(known: _Known, others: Collection[int]) -> Iterator[AdoptedBuffer]:
+    """Yield the memory that only calls of libraries are passed and the program copies back."""
+    copied = {copy.source.allocation for copy in known.capture.outputs if copy.source is not None}
+    for allocation, copy in known.capture.of_libraries.items():
+        if allocation in others or allocation not in copied or not copy.element:
+            continue
+        scalar, components = vector_of(copy.element) or (copy.element, 1)
+        elements = known.capture.allocations[allocation].bytes // bytes_of(copy.element)
+        yield AdoptedBuffer(
+            allocation,
+            known.unused(re.sub(r"\W+", "_", f"{copy.library}_output")),
+            scalar,
+            (str(elements), *([str(components)] if components > 1 else [])),
+            elements * components,
+            PRECISIONS.get(scalar, ""),
+            INTEGERS.get(scalar, ""),
+        )
 
 
 def _host_name(known: _Known, each: LaunchedKernel, parameter: Parameter) -> str:
@@ -497,7 +517,9 @@ def _given_and_computed(capture: Capture, launched: Iterable[LaunchedKernel]) ->
             case Launch():
                 used |= operation.allocations
             case Fill(target=Place(number)) | Copy(kind="to_device", target=Place(number)):
-                if number not in used:
+                if isinstance(operation, Copy) and operation.library and operation.host == FOR_KERNEL:
+                    computed.add(number)
+                elif number not in used:
                     given.add(number)
                 elif capture.allocations[number].kind == "device":
                     computed.add(number)
@@ -522,7 +544,7 @@ def _draws(
     floating |= {each.id for each in symbols if known.symbol(each)[1]}
     for operation in known.capture.operations():
         match operation:
-            case Copy(host=host) if host == FOR_KERNEL:
+            case Copy(host=host) if host in (FOR_KERNEL, FOR_LIBRARY):
                 pass
             case Copy(kind="to_host"):
                 break

@@ -220,8 +220,9 @@ def classes_in(program: Program, capture: Capture) -> TypeClasses:
     """
     classes = type_classes(
         program,
-        lambda classes: _sharing(program, classes, capture),
+        lambda classes: _sharing(program, classes, capture).values(),
         lambda classes: tied_in_text(program, classes),
+        lambda classes: _given_to_libraries(_sharing(program, classes, capture), capture),
     )
     classes = with_types_in_text(program, classes)
 
@@ -233,8 +234,14 @@ def classes_in(program: Program, capture: Capture) -> TypeClasses:
     return dataclasses.replace(classes, classes=tuple(map(kept, classes.classes)))
 
 
-def _sharing(program: Program, classes: TypeClasses, capture: Capture) -> list[set[str]]:
-    """Return the names of type classes that a run has in the same memory, for each memory."""
+def _given_to_libraries(sharing: Mapping[int, set[str]], capture: Capture) -> dict[str, str]:
+    """Return the names of the type classes whose memory calls of libraries take for the type it has, each with why."""
+    calls = {id: each.library for id, each in capture.of_libraries.items()}
+    return {name: f"{calls[id]} takes its memory for this type" for id in calls for name in sharing.get(id, ())}
+
+
+def _sharing(program: Program, classes: TypeClasses, capture: Capture) -> dict[int, set[str]]:
+    """Return the names of type classes that a run has in the same memory, by allocation."""
     found: dict[int, set[str]] = {}
     kernels: dict[str, list[Kernel]] = {}
     for kernel in program.kernels:
@@ -244,7 +251,7 @@ def _sharing(program: Program, classes: TypeClasses, capture: Capture) -> list[s
         for leaf, struct, value in _passed_by(instantiations[0], launch) if len(instantiations) == 1 else ():
             if isinstance(value, Place) and (each := class_of(classes, leaf.name, struct or instantiations[0].label)):
                 found.setdefault(value.allocation, set()).add(each.name)
-    return list(found.values())
+    return found
 
 
 # -- the kernel and the arguments of a launch ----------------------------------------------------

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from mptune.adopt.capture import (
     FOR_KERNEL,
+    FOR_LIBRARY,
     INITIAL,
     Allocation,
     Copy,
@@ -315,12 +316,14 @@ class _Turn:
                 self._launch(told)
             case Copy(kind="to_device", target=Place(id), host=host) if host == INITIAL:
                 self._begin_with(id, np.frombuffer(_read(stream, told.bytes), np.uint8))
-            case Copy(kind="to_device", target=Place(id, offset)):
-                self._write(id, offset, self._drawn(id, np.frombuffer(_read(stream, told.bytes), np.uint8)))
+            case Copy(kind="to_device", target=Place(id, offset), host=host):
+                data = np.frombuffer(_read(stream, told.bytes), np.uint8)
+                self._write(id, offset, data if host == FOR_KERNEL else self._drawn(id, data))
             case Copy(kind="to_host", source=Place(id, offset)):
-                self._has_answered |= told.host != FOR_KERNEL
+                self._has_answered |= told.host not in (FOR_KERNEL, FOR_LIBRARY)
                 values = self._to_host(id, offset, told.bytes)
-                self._on_host[told.host] = self._from[id, offset] = values
+                if told.host != FOR_LIBRARY:
+                    self._on_host[told.host] = self._from[id, offset] = values
                 connection.sendall(values.tobytes())
             case Copy(kind="on_device", target=Place(to, start), source=Place(id, offset)):
                 self._write(to, start, self._to_host(id, offset, told.bytes).view(np.uint8))

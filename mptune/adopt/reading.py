@@ -499,8 +499,8 @@ _NAMING: Final = (
 )
 #: Advice on libraries that are not supported, by the beginning of their headers' names.
 _LIBRARIES: Final = {
-    "cub/": "write its reductions and scans out with shared memory: mptune adopts no cub",
-    "thrust/": "write its algorithms out as kernels: mptune adopts no thrust",
+    "cub/": "write its reductions and scans out with shared memory: mptune has no more of cub",
+    "thrust/": "write its algorithms out as kernels: mptune has no more of thrust",
     **dict.fromkeys(
         ("cublas", "cusparse", "cusolver", "cufft", "cudnn", "curand", "nccl", "nvml", "npp", "cutlass", "mma", "nvtx",
          "hipblas", "rocblas", "hipfft", "rocfft", "hiprand", "rocrand", "hipsparse", "cooperative_groups", "cuda/"),

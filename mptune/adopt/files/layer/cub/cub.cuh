@@ -1,4 +1,2 @@
-// The parts of cub that kernels call. Programs and templates share the text.
 #pragma once
-#include "../mptune_layer/library.hpp"
-#include MPTUNE_CUB
+#include "mptune_layer/cub_device.hpp"

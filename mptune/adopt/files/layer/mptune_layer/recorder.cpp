@@ -13,7 +13,8 @@
 // With $MPTUNE_LIVE, a socket's number, nothing is kept: each operation is told there, and somebody else does it. A message
 // is the number of the line (4 bytes), behind a new number the line's length (4 bytes) and the line; a copy to the device is
 // followed by its data, and of a copy to the host the data are the answer. The end of the socket is the end of the record.
-// Kernels that $MPTUNE_OWN names, each between commas, count as part of the host: their memory is copied to it and back.
+// Kernels that $MPTUNE_OWN names, each between commas, count as part of the host: their memory is copied to it and back, as
+// is that of a call of a library.
 // Memory that host and device share is copied to the host after each launch that is given it.
 // $MPTUNE_CAPTURE_PLAN names a file with the numbers of the copies to the host whose data are kept. With $MPTUNE_LEFT, all
 // memory of the device is copied to the host before it is given back. $MPTUNE_WRITES is the folder for files that the
@@ -46,6 +47,7 @@
 
 #if !defined(MPTUNE_ON_GPU)
 #include "mptune_layer/api.hpp"
+#include "mptune_layer/library_calls.hpp"
 #endif
 #include "recorded.hpp"
 
@@ -456,12 +458,13 @@ void note_copy(const char* kind, const std::string& to, const std::string& from,
 }
 
 // What the host gave the device: at a place there, from where it can be read.
-void note_copy_to_device(const allocation& target, const void* to, const void* content, size_t bytes) {
+void note_copy_to_device(const allocation& target, const void* to, const void* content, size_t bytes,
+                         const std::string& more = "") {
     recorder& r = record();
     if (!r.is_on()) return;
     const char* const first = static_cast<const char*>(content);
     const bool is_zero = !r.is_live() && *first == 0 && memcmp(first, first + 1, bytes - 1) == 0;
-    note_copy("to_device", place(target, to), "null", bytes, is_zero ? ", \"zero\": true" : "");
+    note_copy("to_device", place(target, to), "null", bytes, (is_zero ? ", \"zero\": true" : "") + more);
     if (r.is_live()) r.tell(content, bytes);
 }
 
@@ -471,11 +474,13 @@ int host_place(const void* to, size_t bytes) {
     return known->try_emplace({to, bytes}, static_cast<int>(known->size())).first->second;
 }
 
-// What the host took back; -2 in place of a place on the host: for a kernel that is part of the host.
-void note_copy_to_host(const allocation& source, const void* from, void* content, size_t bytes, int at) {
+// What the host took back. In place of a place on the host -2: for a kernel that is part of the host, or a call of a library
+// that only answers; -4: for a call of a library that changes memory.
+void note_copy_to_host(const allocation& source, const void* from, void* content, size_t bytes, int at,
+                       const std::string& by = "") {
     recorder& r = record();
     if (!r.is_on()) return;
-    std::string more = text(", \"host\": %d", at);
+    std::string more = text(", \"host\": %d", at) + by;
     if (!r.is_live()) {
         more += text(", \"digest\": \"%016llx\"", digest_of_fields(source, from, content, bytes));
         if (r.wants()) more += ", \"contents\": " + r.keep(content, bytes);
@@ -594,7 +599,7 @@ bool is_within(const allocation* a, const void* p, size_t bytes) {
     return a == nullptr || static_cast<const char*>(p) + bytes <= a->start + a->bytes;
 }
 
-cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, const std::string& by = "") {
     if (bytes == 0) return cudaSuccess;
     if (to == nullptr || from == nullptr) return refused();
     const held now(turn());
@@ -605,9 +610,9 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) 
     const bool is_elsewhere = record().is_live() && (target != nullptr || source != nullptr);
     const cudaError_t error = is_elsewhere ? cudaSuccess : MPTUNE_REAL(cudaMemcpy)(to, from, bytes, kind);
     if (error != cudaSuccess) return error;
-    if (target != nullptr && source != nullptr) note_copy("on_device", place(*target, to), place(*source, from), bytes);
-    else if (target != nullptr) note_copy_to_device(*target, to, from, bytes);
-    else if (source != nullptr) note_copy_to_host(*source, from, to, bytes, host_place(to, bytes));
+    if (target != nullptr && source != nullptr) note_copy("on_device", place(*target, to), place(*source, from), bytes, by);
+    else if (target != nullptr) note_copy_to_device(*target, to, from, bytes, by);
+    else if (source != nullptr) note_copy_to_host(*source, from, to, bytes, host_place(to, bytes), by);
     if (target != nullptr && is_shared_with_host(*target) && record().is_on()) {
         if (source != nullptr) tell_host(*target);
         else target->seen = digest_of(target->start, target->bytes).a;
@@ -714,6 +719,27 @@ std::vector<allocation*> reached(const argument* arguments, unsigned count, cons
     return {found.begin(), found.end()};
 }
 
+// Memory comes to the host, where something is about to work on it in place of the device.
+void bring_to_host(const std::vector<allocation*>& touched, int at, const std::string& by = "") {
+    for (allocation* const a : touched) {
+        void* const content = record().is_live() ? a->start : const_cast<void*>(readable(*a, a->start, a->bytes));
+        if (content == nullptr) continue;
+        note_copy_to_host(*a, a->start, content, a->bytes, at, by);
+        a->seen = digest_of(content, a->bytes).a;
+    }
+}
+
+// What that has changed goes back.
+void give_back(const std::vector<allocation*>& touched, const std::string& by = "") {
+    for (allocation* const a : touched) {
+        const void* const content = readable(*a, a->start, a->bytes);
+        if (content == nullptr) continue;
+        const u64 now = digest_of(content, a->bytes).a;
+        if (now != a->seen) note_copy_to_device(*a, a->start, content, a->bytes, ", \"host\": -2" + by);
+        a->seen = now;
+    }
+}
+
 }  // namespace
 
 const char* label(const char* name, const char* const* arguments, unsigned count) {
@@ -748,12 +774,7 @@ void launch(const site& at, const prepared& kernel, const extents& shape) {
     const bool is_own = r.is_on() && r.runs_itself(at.kernel);
     if (is_own) {
         touched = reached(arguments, count);
-        for (allocation* const a : touched) {
-            void* const content = r.is_live() ? a->start : const_cast<void*>(readable(*a, a->start, a->bytes));
-            if (content == nullptr) continue;
-            note_copy_to_host(*a, a->start, content, a->bytes, -2);
-            a->seen = digest_of(content, a->bytes).a;
-        }
+        bring_to_host(touched, -2);
     }
     const site* const outer = running;
     running = &at;
@@ -769,13 +790,7 @@ void launch(const site& at, const prepared& kernel, const extents& shape) {
     if (error != cudaSuccess) return;
     for (unsigned i = 0; i < count; ++i) see_elements(arguments[i]);
     if (is_own) {
-        for (allocation* const a : touched) {
-            const void* const content = readable(*a, a->start, a->bytes);
-            if (content == nullptr) continue;
-            const u64 now = digest_of(content, a->bytes).a;
-            if (now != a->seen) note_copy_to_device(*a, a->start, content, a->bytes);
-            a->seen = now;
-        }
+        give_back(touched);
     } else if (r.is_on()) {
         r.note(line + "}");
         // (What is const may be in memory that nobody can write.)
@@ -784,6 +799,61 @@ void launch(const site& at, const prepared& kernel, const extents& shape) {
         }
     }
 }
+
+#if !defined(MPTUNE_ON_GPU)
+// -- calls of libraries --------------------------------------------------------------------------
+
+void open_memory(bool is_open);  // of runtime.cpp
+
+namespace {
+
+// The outermost call: a function of a library may use others.
+struct {
+    unsigned depth = 0;
+    std::vector<std::pair<allocation*, std::string>> touched;
+} library;
+
+std::string told_by(const char* name, const char* element) {
+    return text(", \"by\": \"%s\"", name) + (*element != 0 ? text(", \"type\": \"%s\"", element) : "");
+}
+
+}  // namespace
+
+cudaError_t copy_for_library(const char* name, const char* element, void* to, const void* from, size_t bytes) {
+    return copy(to, from, bytes, cudaMemcpyDefault, told_by(name, element));
+}
+
+void begin_library_call(const char* name, library_call_kind kind, const given* arguments, unsigned count) {
+    turn().lock();
+    if (library.depth++ > 0) return;
+    begin_device();
+    see_writes_of_host();
+    std::map<allocation*, const char*> found;
+    for (unsigned i = 0; i < count && record().is_on(); ++i) {
+        const argument each{arguments[i].address, arguments[i].bytes, 0, nullptr, 0};
+        const bool is_pointer = *arguments[i].element != 0;
+        for (allocation* const a : reached(&each, 1)) {
+            if (a->kind[0] == 's' && is_pointer) continue;
+            const char*& element = found.try_emplace(a, "").first->second;
+            if (is_pointer) element = arguments[i].element;
+        }
+    }
+    for (const auto& [a, element] : found) {
+        library.touched.emplace_back(a, told_by(name, element));
+        bring_to_host({a}, kind == answers ? -2 : -4, library.touched.back().second);
+    }
+    open_memory(true);
+}
+
+void end_library_call() {
+    if (--library.depth == 0) {
+        open_memory(false);
+        for (const auto& [a, by] : library.touched) give_back({a}, by);
+        library.touched.clear();
+    }
+    turn().unlock();
+}
+#endif
 
 }  // namespace mptune_layer
 

@@ -120,7 +120,6 @@ class opened {
     opened(const opened&) = delete;
     opened& operator=(const opened&) = delete;
 
-  private:
     static void set(int allowed) {
         static const bool is_apart = from_environment("MPTUNE_APART", 0) != 0;
         if (!is_apart) return;
@@ -235,6 +234,9 @@ void run_backwards(const code& run, const void* call, dim3 grid, dim3 threads) {
 }
 
 }  // namespace
+
+// For a library that works on the device's memory.
+void open_memory(bool is_open) { opened::set(is_open ? PROT_READ | PROT_WRITE : PROT_NONE); }
 
 cudaError_t check_shape(const extents& shape) {
     const dim3 grid = shape.grid, threads = shape.block;

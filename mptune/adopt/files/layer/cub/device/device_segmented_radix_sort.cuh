@@ -1,0 +1,2 @@
+#pragma once
+#include "mptune_layer/cub_device.hpp"

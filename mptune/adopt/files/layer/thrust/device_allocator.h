@@ -1,0 +1,2 @@
+#pragma once
+#include "mptune_layer/thrust.hpp"
