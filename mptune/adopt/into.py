@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from mptune import __version__
 from mptune.accuracy.evaluate import evaluate_outputs
-from mptune.adopt.adopting import SOURCES
 from mptune.adopt.answers import UNNAMED, Answers
 from mptune.adopt.capture import (
     Capture,
@@ -39,6 +38,7 @@ from mptune.adopt.findings import SIGNED, UNSIGNED
 from mptune.adopt.launched import classes_in
 from mptune.adopt.left_over import wide_operations
 from mptune.adopt.live import with_sizes
+from mptune.adopt.makefiles import COMPILED
 from mptune.adopt.parsing import ProgramError, SourceFile
 from mptune.adopt.patching import SPELLED, Patch, own_types
 from mptune.adopt.patching_loops import patch
@@ -304,7 +304,7 @@ class _Record:
             program = said["program"]
             files = {Path(path): str(digest) for path, digest in program["files"].items()}
             sources = [Path(path) for path in program["sources"]]
-            if not sources or not all(path in files and path.suffix in SOURCES for path in sources):
+            if not sources or not all(path in files and path.suffix in COMPILED for path in sources):
                 raise ValueError(f"{', '.join(map(str, sources)) or 'nothing'} is no source of a program")
             if "\0" in "".join((*program["files"], *program["includes"])):
                 raise ValueError("a path has a null character")

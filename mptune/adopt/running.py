@@ -89,8 +89,8 @@ _FAILED: Final = re.compile(
 )
 
 
-class TooLongError(ProgramError):
-    """A program did not end in its time."""
+class TooLargeError(ProgramError):
+    """A program did not end in its time, or used more memory than there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,8 +425,8 @@ def run(
             such a run and in another one is no time.
 
     Raises:
-        TooLongError: it ran out of time.
-        ProgramError: it ran out of memory, crashed, or exited with another code than 0.
+        TooLargeError: it ran out of time or memory.
+        ProgramError: it crashed, or exited with another code than 0.
     """
     limit = memory_limit_bytes or available_memory_bytes() * 9 // 10
     with tempfile.TemporaryDirectory(prefix="mptune-") as name:
@@ -434,14 +434,14 @@ def run(
         program = work / re.sub(r"\W+", "_", built.name)
         program.write_bytes(built.image)
         program.chmod(0o700)
-        environment = {**os.environ, "MPTUNE_WRITES": str(writes), "MPTUNE_MEMORY_BYTES": str(limit)}
+        environment = {**os.environ, "MPTUNE_WRITES": str(writes.resolve()), "MPTUNE_MEMORY_BYTES": str(limit)}
         # What a driver keeps on disk would be taken for a file of the program.
         environment["CUDA_CACHE_DISABLE"] = "1"
         environment.pop("MPTUNE_CAPTURE_PLAN", None)
         environment["MPTUNE_BACKWARDS"] = str(int(backwards))
         environment["MPTUNE_CLOCK"] = str(_CLOCK_SPEED if is_clock_fast else 1)
         ended = record if record is not None else work
-        environment |= {"MPTUNE_CAPTURE": str(ended), "MPTUNE_LEFT": str(int(keeps_left)), "MPTUNE_OWN": named(own)}
+        environment |= {"MPTUNE_CAPTURE": str(ended.resolve()), "MPTUNE_LEFT": str(int(keeps_left)), "MPTUNE_OWN": named(own)}
         if plan is not None:
             (work / "plan").write_text("\n".join(map(str, plan)))
             environment["MPTUNE_CAPTURE_PLAN"] = str(work / "plan")
@@ -460,7 +460,7 @@ def run(
         seconds = min(running(), clock_s)
         said = _said(ended / "ended.json")
         if code is None:
-            raise TooLongError(_where_time_went(built.name, arguments, time_limit_s, clock_s, seconds, said))
+            raise TooLargeError(_where_time_went(built.name, arguments, time_limit_s, clock_s, seconds, said))
         # What it is called differs from run to run.
         printed, complaints = (
             path.read_text(encoding="utf-8", errors="replace").replace(str(program), f"./{program.name}")
@@ -517,7 +517,8 @@ def _watched(child: Child, output: Path, name: str, time_limit_s: float, memory_
     """Wait for the end of a program, and return how it ended; None if it was told to after its time.
 
     Raises:
-        ProgramError: it uses more memory, or prints too much.
+        TooLargeError: it uses more memory.
+        ProgramError: it prints too much.
     """
     deadline = time.monotonic() + time_limit_s
     page = os.sysconf("SC_PAGE_SIZE")
@@ -528,7 +529,7 @@ def _watched(child: Child, output: Path, name: str, time_limit_s: float, memory_
         except (OSError, IndexError, ValueError):
             used = 0
         if used > memory_limit_bytes:
-            raise ProgramError(
+            raise TooLargeError(
                 f"{name} used more than {in_words(memory_limit_bytes)} of memory and was ended; "
                 "give it a smaller problem"
             )
