@@ -440,8 +440,8 @@ def run(
         environment.pop("MPTUNE_CAPTURE_PLAN", None)
         environment["MPTUNE_BACKWARDS"] = str(int(backwards))
         environment["MPTUNE_CLOCK"] = str(_CLOCK_SPEED if is_clock_fast else 1)
-        ended = record if record is not None else work
-        environment |= {"MPTUNE_CAPTURE": str(ended.resolve()), "MPTUNE_LEFT": str(int(keeps_left)), "MPTUNE_OWN": named(own)}
+        ended = work if record is None else record.resolve()
+        environment |= {"MPTUNE_CAPTURE": str(ended), "MPTUNE_LEFT": str(int(keeps_left)), "MPTUNE_OWN": named(own)}
         if plan is not None:
             (work / "plan").write_text("\n".join(map(str, plan)))
             environment["MPTUNE_CAPTURE_PLAN"] = str(work / "plan")
