@@ -5,9 +5,9 @@
 
 ``programs``: programs of a folder, all or a sample, are adopted with nothing but their folder, tuned at two thresholds
 of their answer, and written with the types found. The folder is ``benchmarks/programs``, or a checkout of a collection
-such as HeCBench, whose programs are the folders ``NAME-cuda``; of other collections, every folder with a kernel is one.
-``handwritten``: plain CUDA versions of bundled kernels, adopted and tuned, beside their hand-written templates, tuned at
-the same threshold and size; both winners take turns in one process. ``promise``: the same programs for PROMISE
+such as HeCBench, whose programs are the folders ``NAME-cuda``; elsewhere every folder with a kernel is one.
+``handwritten``: plain CUDA versions of bundled kernels, adopted and tuned, beside their hand-written templates, tuned
+at the same threshold and size; both winners take turns in one process. ``promise``: the same programs for PROMISE
 (``benchmarks/promise.py``), at as many correct digits.
 """
 
@@ -84,8 +84,8 @@ _LEAVING_S: Final = 20.0
 _CAUSES: Final[Mapping[str, str]] = {
     "it takes too long": r"took more than|did not end|time limit",
     "it needs too much memory": r"of memory|bad_alloc|out of memory",
-    "a file is not there": r"which is not there|no such file|cannot open|file not found|No rule to make",
     "a library": r"\bcub\b|thrust|cublas|cusparse|cufft|cusolver|curand|cudnn|nccl|nvshmem|mpi\.h|a library",
+    "a file is not there": r"which is not there|no such file|cannot open|file not found|No rule to make",
     "a texture or surface": r"texture|surface",
     "warp intrinsics": r"warp|__shfl|ballot|lane",
     "cooperative groups": r"cooperative",
@@ -252,7 +252,6 @@ def measure_program(program: Program, options: argparse.Namespace, cache: Path) 
                 "why": "" if best else said.message,
                 "wall_s": said.wall_s,
                 "evaluations": said.document.get("evaluations", 0),
-                "device": said.document.get("estimated_for", ""),
                 **{key: best.get(key) for key in ("speedup", "speedup_interval", "error", "verified", "settled")},
             }
             row["thresholds"].append(searched | (written(program, run, tau, cache) if best else {}))
@@ -453,12 +452,9 @@ def page(options: argparse.Namespace, results: Mapping[str, Any]) -> str:
 def _programs_page(rows: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
     taken = [row for row in rows if row["taken"]]
     taus = list(dict.fromkeys(each["threshold"] for row in taken for each in row["thresholds"]))
-    share = len(taken) / len(rows)
-    lines = [
-        target(
-            f"programs taken of {len(rows)}", str(len(taken)), f"≥ {TARGETS['taken']:.0%}", share >= TARGETS["taken"]
-        )
-    ]
+    wanted = TARGETS["taken"]
+    is_met = len(taken) >= wanted * len(rows)
+    lines = [target(f"programs taken of {len(rows)}", str(len(taken)), f"≥ {wanted:.0%}", is_met)]
     for tau in taus:
         found = [each for row in taken for each in row["thresholds"] if each["threshold"] == tau]
         speeds = [each["speedup"] for each in found if each["speedup"] is not None]
@@ -466,8 +462,8 @@ def _programs_page(rows: Sequence[Mapping[str, Any]], options: argparse.Namespac
         right = sum(bool(each.get("patched")) for each in found)
         lines.append(
             f"- at {tau:g}: {len(speeds)} programs tuned, speedup {mean(speeds):.2f} (geometric mean), "
-            f"{sum(speed >= 1.1 for speed in speeds)} of them 1.1 or more; {right} written programs within the threshold, "
-            f"{checks.count('passed')} of {len(checks)} with a check of their own pass it"
+            f"{sum(speed >= 1.1 for speed in speeds)} of them 1.1 or more; {right} written programs within the "
+            f"threshold, {checks.count('passed')} of {len(checks)} with a check of their own pass it"
         )
     why = Counter(cause_of(row["why"]) for row in rows if not row["taken"])
     cells = [
@@ -478,14 +474,14 @@ def _programs_page(rows: Sequence[Mapping[str, Any]], options: argparse.Namespac
         for row in taken
     ]
     results = ("speedup at {:g}", "error", "lines written", "written program")
-    columns = ("program", "arguments", "s", "kernels", "classes", "own check")
+    columns: tuple[str, ...] = ("program", "arguments", "s", "kernels", "classes", "own check")
     columns += tuple(each.format(tau) for tau in taus for each in results)
     parts = (
         "`mptune adopt FOLDER`, with nothing else said, of programs that were drawn at random or are named; then "
         f"`mptune tune` with {options.budget} evaluations at each threshold, or as many as begin within "
-        f"{options.time_limit:g} s, and `mptune emit --into`. An adoption that takes more than {_ADOPTING_S:g} s counts as "
-        "refused. Speedups are against the fastest in the program's own types, for an A100 by estimates where no GPU is "
-        "there; errors are the worst on fresh inputs.",
+        f"{options.time_limit:g} s, and `mptune emit --into`. An adoption that takes more than {_ADOPTING_S:g} s counts "
+        "as refused. Speedups are against the fastest in the program's own types, for an A100 by estimates where no GPU "
+        "is there; errors are the worst on fresh inputs.",
         "\n".join(lines),
         bench.table(columns, cells) if cells else "",
         "Why programs were not taken:" if why else "",

@@ -29,6 +29,8 @@ _REPEATS: Final = re.compile(
     r"warm_?ups?)(?:_?(?:count|num|n))?"
 )
 _STEPS: Final = re.compile(r"(?i)\w*(?:iter|step|cycle|epoch|generation|frame|sweep)\w*|it_?max|max_?it")
+#: Names of problems, for which many programs have a small one.
+_LARGE: Final = frozenset(("medium", "large", "big", "huge"))
 _LAUNCH: Final = re.compile(r"<<<|\bhipLaunchKernelGGL\b")
 _FOR: Final = re.compile(r"\bfor\s*\(")
 
@@ -48,7 +50,8 @@ def recorded(
         ProgramError: no run ended as it should.
     """
     values = {place: int(m[1]) for place, text in enumerate(arguments, 1) if (m := _NUMBER.fullmatch(text))}
-    if not values:
+    small = ["small" if word in _LARGE else word for word in arguments]
+    if not values and small == list(arguments):
         return record(arguments, time_limit_s)
     try:
         return record(arguments, min(_SHORT_S, time_limit_s))
@@ -56,6 +59,13 @@ def recorded(
         raise
     except ProgramError as error:
         first, is_large = error, isinstance(error, TooLargeError)
+    if small != list(arguments):
+        try:
+            return record(small, _SHORT_S)
+        except TooLargeError:
+            arguments = small
+        except ProgramError:
+            pass
     kept: set[int] = set()
     failures = 0
     repeats, steps = _repeats_and_steps(program, arguments)
