@@ -479,8 +479,8 @@ def _programs_page(rows: Sequence[Mapping[str, Any]], options: argparse.Namespac
     parts = (
         "`mptune adopt FOLDER`, with nothing else said, of programs that were drawn at random or are named; then "
         f"`mptune tune` with {options.budget} evaluations at each threshold, or as many as begin within "
-        f"{options.time_limit:g} s, and `mptune emit --into`. An adoption that takes more than {_ADOPTING_S:g} s counts "
-        "as refused. Speedups are against the fastest in the program's own types, for an A100 by estimates where no GPU "
+        f"{options.time_limit:g} s, and `mptune emit --into`. An adoption of more than {_ADOPTING_S:g} s is a refusal. "
+        "Speedups are against the fastest in the program's own types, for an A100 by estimates where no GPU "
         "is there; errors are the worst on fresh inputs.",
         "\n".join(lines),
         bench.table(columns, cells) if cells else "",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import shutil
@@ -61,6 +62,10 @@ _FOR_GPU: Final = "this machine's GPU"
 _NO_OPENMP: Final = "zig has no OpenMP: parallel regions ran on one thread (g++ or clang++ with libomp has it)"
 _COMPILE_LIMIT_S: Final = 300.0
 _WATCHING_S: Final = 0.02
+#: How many times its limit a program may take on the clock as long as the processors, busy with others, worked less.
+_MOST_WAITING: Final = 4
+#: Linux's clock of the processor time of all threads of a process, in a clock's number.
+_PROCESS_CLOCK: Final = 2
 #: How long it may take to say where its time went.
 _LEAVING_S: Final = 2.0
 _MOST_KERNELS: Final = 5
@@ -417,7 +422,7 @@ def run(
         own: the kernels that count as part of the host in the record, by name.
         keeps_left: whether what is left in memory of the device is recorded as copies to the host.
         folder: where it runs; by default where this process does.
-        time_limit_s: how long it may run.
+        time_limit_s: how long it may run: on the clock, or on processors where these are busy with something else.
         memory_limit_bytes: how much memory it may use; by default what is left here, less a tenth.
         may_fail: whether it may exit with another code than 0, as a program does that finds its results wrong.
         backwards: whether the threads of its kernels run from the last to the first, where they wait for no other.
@@ -520,7 +525,7 @@ def _watched(child: Child, output: Path, name: str, time_limit_s: float, memory_
         TooLargeError: it uses more memory.
         ProgramError: it prints too much.
     """
-    deadline = time.monotonic() + time_limit_s
+    began = time.monotonic()
     page = os.sysconf("SC_PAGE_SIZE")
     pause = 0.001
     while (code := child.poll()) is None:
@@ -533,7 +538,8 @@ def _watched(child: Child, output: Path, name: str, time_limit_s: float, memory_
                 f"{name} used more than {in_words(memory_limit_bytes)} of memory and was ended; "
                 "give it a smaller problem"
             )
-        if time.monotonic() > deadline:
+        clock_s = time.monotonic() - began
+        if clock_s > time_limit_s and (clock_s > _MOST_WAITING * time_limit_s or not worked_s(child) < time_limit_s):
             child.signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_LEAVING_S)
@@ -543,6 +549,14 @@ def _watched(child: Child, output: Path, name: str, time_limit_s: float, memory_
         time.sleep(pause)
         pause = min(2 * pause, _WATCHING_S)
     return code
+
+
+def worked_s(child: Child) -> float:
+    """Return how long a process has kept processors busy; NaN where that is not known."""
+    try:
+        return time.clock_gettime(~child.pid << 3 | _PROCESS_CLOCK)
+    except OSError:
+        return math.nan
 
 
 def _said(path: Path) -> dict[str, Any]:
