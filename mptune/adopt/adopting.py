@@ -36,7 +36,7 @@ from mptune.adopt.reading import NESTED, Program, own_files, paddings, read
 from mptune.adopt.running import Built, TooLargeError, build, is_of_hip, run, stopwatch
 from mptune.adopt.shortening import recorded
 from mptune.adopt.sizes import FoundSizes, find_sizes, launches_of, not_given
-from mptune.adopt.writing import Adopted, name_of, set_draws, write
+from mptune.adopt.writing import Adopted, common_folder, name_of, set_draws, write
 from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError
 from mptune.source.loading import RECORD
 
@@ -179,7 +179,7 @@ def _adopted(
         on_progress("finding out which sizes it has")
         sizes = find_sizes(program, built, captured, scratch / "sizes", project.run_in)
         classes = classes_in(program, captured)
-        given = _given(program, settings, captured, project.run_in)
+        given = _given(program, settings, captured, project)
 
         def written(folder: Path, parameter_of: Mapping[str, str], classes: TypeClasses = classes) -> Adopted:
             metric = settings.metric
@@ -254,7 +254,9 @@ def _completed(settings: AdoptSettings) -> tuple[AdoptSettings, Project]:
         project = dataclasses.replace(project, run_in=Path.cwd())
     elif len(settings.files) == 1 and settings.files[0].is_dir() and (project := project_in(settings.files[0])):
         files = list(project.sources) or files
-    project = project or Project((), {}, (), (), Path.cwd())
+    if project is None:
+        root = settings.files[0].resolve() if len(settings.files) == 1 and settings.files[0].is_dir() else None
+        project = Project((), {}, (), (), Path.cwd(), root)
     if settings.arguments is not None:
         project = dataclasses.replace(project, arguments=settings.arguments)
     defines, includes = {**project.defines, **settings.defines}, [*settings.includes, *project.includes]
@@ -652,7 +654,7 @@ def _error(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
     return error if np.isfinite(error) else math.inf
 
 
-def _given(program: Program, settings: AdoptSettings, captured: Capture, run_in: Path) -> dict[str, Any]:
+def _given(program: Program, settings: AdoptSettings, captured: Capture, project: Project) -> dict[str, Any]:
     """Return how a program is read, compiled and run."""
     return {
         "files": {str(file.path): _hash_of(file.path) for file in program.files},
@@ -664,7 +666,8 @@ def _given(program: Program, settings: AdoptSettings, captured: Capture, run_in:
         "kernels": list(settings.kernels),
         "refused": list(captured.own),
         "check": captured.check,
-        "run_in": str(run_in),
+        "root": str(project.root or common_folder([file.path for file in program.files])),
+        "run_in": str(project.run_in),
     }
 
 

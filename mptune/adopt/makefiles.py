@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -52,6 +53,7 @@ class Project:
         includes: folders of headers that exist.
         arguments: of the program's command line.
         run_in: the folder in which the program runs.
+        root: the folder with the whole program; None if it is not known.
         origin: the file that says all this; None if none does.
         notes: commands that were not followed, in words.
     """
@@ -61,6 +63,7 @@ class Project:
     includes: tuple[Path, ...]
     arguments: tuple[str, ...]
     run_in: Path
+    root: Path | None = None
     origin: Path | None = None
     notes: tuple[str, ...] = ()
 
@@ -103,7 +106,8 @@ def project_in(folder: Path) -> Project | None:
     """
     for name in _ORIGINS:
         if (path := folder.resolve() / name).is_file():
-            return project_of_database(path) if path.suffix == ".json" else _of_makefile(path)
+            found = project_of_database(path) if path.suffix == ".json" else _of_makefile(path)
+            return dataclasses.replace(found, root=folder.resolve())
     return None
 
 
@@ -148,13 +152,14 @@ def _of_makefile(makefile: Path) -> Project:
     if not chosen:
         why = complaint or "none of its commands compiles a program"
         note = f"{name} is not followed ({why}): all sources in its folder are compiled"
-        return Project((), {}, (), (), folder, makefile, (note,))
+        return Project((), {}, (), (), folder, folder, makefile, (note,))
     own = [each for each in runs if each.program == chosen[0]]
     notes = [f"{name} has {len(own)} commands that run {chosen[0].name}: the first is taken"] if len(own) > 1 else []
     if not own:
         notes.append(f"{name} has no command that runs {chosen[0].name}: it runs without arguments")
     run = own[0] if own else _Run(chosen[0], (), folder)
-    return _project(_needed(chosen[0], steps), run.arguments, run.folder, makefile, notes)
+    run_in = run.folder if run.folder.is_dir() else folder
+    return _project(_needed(chosen[0], steps), run.arguments, run_in, makefile, notes)
 
 
 def _project(
@@ -168,7 +173,7 @@ def _project(
         defines = {**step.defines, **defines}
         includes |= dict.fromkeys(path.resolve() for path in step.includes if path.is_dir())
     own = (path for path in includes if not any((path / name).exists() for name in _TOOLKIT))
-    return Project(tuple(sources), defines, tuple(own), arguments, run_in, origin, tuple(notes))
+    return Project(tuple(sources), defines, tuple(own), arguments, run_in, origin.parent, origin, tuple(notes))
 
 
 def _dry_run(folder: Path) -> tuple[str, str]:
@@ -309,4 +314,4 @@ def _expanded(words: Iterable[str], place: Path) -> Iterator[str]:
     for word in words:
         word = os.path.expandvars(word)
         is_pattern = re.search(r"[*?\[]", word) and not word.startswith("/")
-        yield from sorted(str(path.relative_to(place)) for path in place.glob(word)) if is_pattern else [word]
+        yield from sorted(str(path.relative_to(place)) for path in place.glob(word) if is_pattern) or [word]

@@ -14,9 +14,9 @@ from mptune.adopt.rewriting import blanked, closed
 from mptune.adopt.running import TooLargeError
 from mptune.adopt.sizes import option_of, read_into
 
-#: Seconds that a run may take before it is made shorter, and seconds for all attempts.
+#: Seconds that a run may take before it is made shorter, and if it cannot be made shorter any more.
 _SHORT_S: Final = 3.0
-_ATTEMPTS_S: Final = 60.0
+_LONG_S: Final = 10.0
 #: Attempts with smaller numbers of a program that fails with its own.
 _MOST_FAILURES: Final = 3
 #: By what power of two numbers are divided at once, and those that stay.
@@ -82,7 +82,7 @@ def recorded(
                 kept |= change.keys()
             else:  # perhaps it has no memory for its own numbers
                 values |= change
-    return record(with_sizes(arguments, values), time_limit_s)
+    return record(with_sizes(arguments, values), min(_LONG_S, time_limit_s))
 
 
 def _smaller(values: Mapping[int, int], repeats: set[int], steps: set[int]) -> dict[int, int]:
