@@ -34,19 +34,15 @@ from mptune.adopt.origins import origin
 from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
 from mptune.adopt.reading import NESTED, Program, own_files, paddings, read
 from mptune.adopt.running import Built, TooLargeError, build, is_of_hip, run, stopwatch
-from mptune.adopt.shortening import recorded
+from mptune.adopt.shortening import COUNT, macros_of, recorded
 from mptune.adopt.sizes import FoundSizes, find_sizes, launches_of, not_given
 from mptune.adopt.writing import Adopted, common_folder, name_of, set_draws, write
 from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError
 from mptune.source.loading import RECORD
 
 _INCLUDED: Final = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
-#: Macros that may say how much a program does.
-_COUNT: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\(?([1-9]\d{1,8})\)?[ \t]*(?:$|//|/\*)", re.MULTILINE)
 _MOST_MACROS: Final = 6
 _MACRO: Final = re.compile(r"^[ \t]*#[ \t]*(?:define|ifn?def)[ \t]+(\w+)", re.MULTILINE)
-#: Names of those that do not.
-_OF_BLOCKS: Final = re.compile(r"BLOCK|THREAD|TILE|WARP", re.IGNORECASE)
 #: Where programs can run to be recorded.
 _BACKENDS: Final = ("auto", "host", "cuda")
 #: Seconds to find out which buffers fresh inputs can change.
@@ -160,11 +156,13 @@ def _adopted(
     compiled: _Compiled, settings: AdoptSettings, folder: Path, began: float, on_progress: Callable[[str], None]
 ) -> tuple[Adopted, dict[str, Any]]:
     """Run a program, write what it does to a folder, and check that; as :func:`adopt`."""
-    program, project, built = compiled.program, compiled.project, compiled.built
+    project = compiled.project
     with tempfile.TemporaryDirectory(prefix=".adopted-", dir=folder.parent) as made_in:
         scratch = Path(made_in)
         on_progress("running the program")
-        captured = _captured(compiled, project.arguments, settings, scratch / "capture")
+        as_read = compiled.program
+        compiled, captured = _captured(compiled, project.arguments, settings, scratch / "capture")
+        program, built = compiled.program, compiled.built
         refused = {name: compiled.refused[name] for name in captured.own}
         if not any(captured.launches()):
             raise ProgramError("\n".join(map(str, refused.values())) or _no_launch(built, captured))
@@ -205,7 +203,7 @@ def _adopted(
                 with Apart(exact.folder / f"{exact.name}.py", captured.seconds, contracts=False) as other:
                     if compared(exact, other)[1]:
                         unlike = dataclasses.replace(settings, arguments=captured.arguments)
-                        again = _captured(compiled, captured.arguments, unlike, scratch / "again")
+                        _, again = _captured(compiled, captured.arguments, unlike, scratch / "again")
                         raise ProgramError(f"{too_far}; {_likely_cause(captured, again)}")
             narrower = apart.why_not_narrower()
             on_progress("finding out what fresh inputs can be")
@@ -218,6 +216,7 @@ def _adopted(
         document["notes"] += [
             *project.notes,
             *_notes_of_arguments(project, captured),
+            *_notes_of_macros(as_read, program),
             *macro_notes,
             *_notes_of_parts(refused),
             *notes_of_draws,
@@ -276,7 +275,7 @@ def _completed(settings: AdoptSettings) -> tuple[AdoptSettings, Project]:
     for file in files:
         if not file.name.isprintable():
             raise ProgramError(f"{file.name!r}: give the file a name without control characters")
-    own = {name: int(value) for file in files for name, value in _COUNT.findall(file.read_text("utf-8", "replace"))}
+    own = {name: int(value) for file in files for name, value in COUNT.findall(file.read_text("utf-8", "replace"))}
     defines |= {
         name: str(own[name] if own.get(name) in values else values[0]) for name, values in settings.macros.items()
     }
@@ -401,17 +400,23 @@ def _built(program: Program, files: Sequence[SourceFile]) -> Built:
     return build(program.sources, files, program.defines, program.includes, gives_host_memory=bool(program.originals))
 
 
-def _captured(compiled: _Compiled, arguments: Sequence[str], settings: AdoptSettings, folder: Path) -> Capture:
-    """Run a program and record what it does; arguments of a Makefile are made smaller for a run that is too long.
+def _captured(
+    compiled: _Compiled, arguments: Sequence[str], settings: AdoptSettings, folder: Path
+) -> tuple[_Compiled, Capture]:
+    """Run a program and record what it does, with smaller numbers if the run is too long.
 
     Raises:
         ProgramError: it cannot be run, takes too long, or finds its results wrong.
     """
     program, attempts = compiled.program, itertools.count()
+    made: dict[tuple[tuple[str, int], ...], _Compiled] = {(): compiled}
 
-    def record(arguments: Sequence[str], time_limit_s: float) -> Capture:
-        return capture(
-            compiled.built,
+    def record(arguments: Sequence[str], macros: Mapping[str, int], time_limit_s: float) -> tuple[_Compiled, Capture]:
+        key = tuple(sorted(macros.items()))
+        if key not in made:
+            made[key] = _with_macros(compiled, macros, settings)
+        captured = capture(
+            made[key].built,
             arguments,
             folder / str(next(attempts)),
             run_in=compiled.project.run_in,
@@ -419,11 +424,14 @@ def _captured(compiled: _Compiled, arguments: Sequence[str], settings: AdoptSett
             time_limit_s=time_limit_s,
             paddings=paddings(program),
         )
+        return made[key], captured
 
+    given = {*settings.defines, *settings.macros}
+    macros = {n: v for n, v in macros_of(program).items() if n not in given} if compiled.backend == "host" else {}
     try:
         if settings.arguments is not None:
-            return record(arguments, settings.time_limit_s)
-        return recorded(record, program, arguments, settings.time_limit_s)
+            return record(arguments, {}, settings.time_limit_s)
+        return recorded(record, program, arguments, macros, settings.time_limit_s)
     except TooLargeError as error:
         raise ProgramError(
             f"{error}\ngive it a smaller problem, for a run of about a second, which tuning repeats: "
@@ -438,6 +446,14 @@ def _captured(compiled: _Compiled, arguments: Sequence[str], settings: AdoptSett
             f"{error}\nhere the threads of a warp do not run in step: where one reads from shared memory what another "
             f"one wrote, __syncthreads() has to stand between, in {', '.join(sharing)}"
         ) from None
+
+
+def _with_macros(compiled: _Compiled, macros: Mapping[str, int], settings: AdoptSettings) -> _Compiled:
+    """Return a program with other values of macros, compiled for the processor."""
+    of = compiled.program
+    defines = {**of.defines, **{name: str(value) for name, value in macros.items()}}
+    program = dataclasses.replace(read(of.sources, defines, of.includes, settings.kernels), macros=of.macros)
+    return dataclasses.replace(compiled, program=program, built=_built(program, split_kernels(program)))
 
 
 def _macros_that_run(
@@ -482,10 +498,9 @@ def _macros_that_run(
 
 def _made_smaller(program: Program) -> list[str]:
     """Return what there is to make a program do less, in words: its arguments, macros, or else numbers in its text."""
-    texts = [file.text for file in program.files]
-    found = [(name, value) for text in texts for name, value in _COUNT.findall(text) if not _OF_BLOCKS.search(name)]
-    macros = [f"{name}={value}" for name, value in found[:_MOST_MACROS]]
-    ways = ["smaller arguments behind --"] if any(re.search(r"\bargv\b", text) for text in texts) else []
+    macros = [f"{name}={value}" for name, value in macros_of(program).items()][:_MOST_MACROS]
+    has_arguments = any(re.search(r"\bargv\b", file.text) for file in program.files)
+    ways = ["smaller arguments behind --"] * has_arguments
     ways += [f"macros ({', '.join(macros)}) with -D NAME=VALUE"] if macros else []
     return ways or ["smaller numbers of elements or steps in its text, which takes no arguments"]
 
@@ -764,6 +779,13 @@ def _notes_of_arguments(project: Project, captured: Capture) -> Iterator[str]:
     if captured.arguments != project.arguments:
         given, own = (" ".join(each) for each in (captured.arguments, project.arguments))
         yield f"run with {given} ({project.origin and project.origin.name} says {own}: too long on a processor)"
+
+
+def _notes_of_macros(program: Program, run: Program) -> Iterator[str]:
+    """Say which macros have a smaller value in the run than in the program's text."""
+    for name in run.defines.keys() - program.defines.keys() - run.macros.keys():
+        own = macros_of(program)[name]
+        yield f"run with -D {name}={run.defines[name]} (the text says {own}: too long on a processor)"
 
 
 def _notes_of_parts(refused: Iterable[str]) -> Iterator[str]:

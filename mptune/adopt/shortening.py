@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
-from mptune.adopt.capture import Capture, CheckFailedError
+from mptune.adopt.capture import CheckFailedError
 from mptune.adopt.live import with_sizes
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Program
 from mptune.adopt.rewriting import blanked, closed
-from mptune.adopt.running import TooLargeError
+from mptune.adopt.running import TooLargeError, stopwatch
 from mptune.adopt.sizes import option_of, read_into
 
+Recorded = TypeVar("Recorded")
+#: Numbers by the places of arguments, from 1, and by the names of macros.
+Numbers = dict[int | str, int]
 #: Seconds that a run may take before it is made shorter, and if it cannot be made shorter any more.
 _SHORT_S: Final = 3.0
 _LONG_S: Final = 10.0
+#: Seconds after which no further numbers are tried.
+_ATTEMPTS_S: Final = 60.0
 #: Attempts with smaller numbers of a program that fails with its own.
 _MOST_FAILURES: Final = 3
 #: By what power of two numbers are divided at once, and those that stay.
@@ -31,47 +36,71 @@ _REPEATS: Final = re.compile(
 _STEPS: Final = re.compile(r"(?i)\w*(?:iter|step|cycle|epoch|generation|frame|sweep)\w*|it_?max|max_?it")
 #: Names of problems, for which many programs have a small one.
 _LARGE: Final = frozenset(("medium", "large", "big", "huge"))
+#: Macros that may say how much a program does, and names of those that do not.
+COUNT: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\(?([1-9]\d{1,8})\)?[ \t]*(?:$|//|/\*)", re.MULTILINE)
+_OF_BLOCKS: Final = re.compile(r"BLOCK|THREAD|TILE|WARP|GROUP|SEED|MAX|MIN|VEC", re.IGNORECASE)
+_SIZES: Final = re.compile(
+    r"(?i)[nm]|n[xyz]|num|num_\w+|n[A-Z]\w*|(?:\w+_?)?(?:size|rows?|cols?|columns|width|height|dims?|length|count|points|"
+    r"samples|cells|elements|particles|atoms|bodies|options|nodes)"
+)
 _LAUNCH: Final = re.compile(r"<<<|\bhipLaunchKernelGGL\b")
 _FOR: Final = re.compile(r"\bfor\s*\(")
 
 
 def recorded(
-    record: Callable[[Sequence[str], float], Capture], program: Program, arguments: Sequence[str], time_limit_s: float
-) -> Capture:
-    """Record a run with these arguments, or with smaller numbers in them if that is too long.
+    record: Callable[[Sequence[str], Mapping[str, int], float], Recorded],
+    program: Program,
+    arguments: Sequence[str],
+    macros: Mapping[str, int],
+    time_limit_s: float,
+) -> Recorded:
+    """Record a run with these arguments, or with smaller numbers in them or in macros if that is too long.
 
     Args:
-        record: records a run with arguments and a time limit.
+        record: records a run with arguments and other values of macros, within a time limit.
         program: the program.
         arguments: its arguments as its Makefile has them.
-        time_limit_s: how long a run may take whose arguments cannot be made smaller.
+        macros: the values of macros that may be smaller.
+        time_limit_s: how long a run may take if there is no number to make smaller.
 
     Raises:
         ProgramError: no run ended as it should.
     """
-    values = {place: int(m[1]) for place, text in enumerate(arguments, 1) if (m := _NUMBER.fullmatch(text))}
+    values: Numbers = {place: int(m[1]) for place, text in enumerate(arguments, 1) if (m := _NUMBER.fullmatch(text))}
+    values.update(macros)
     small = ["small" if word in _LARGE else word for word in arguments]
-    if not values and small == list(arguments):
-        return record(arguments, time_limit_s)
+    has_large = small != [*arguments]
+    if not values and not has_large:
+        return record(arguments, {}, time_limit_s)
+
+    def tried(numbers: Numbers, limit_s: float) -> Recorded:
+        places = {key: value for key, value in numbers.items() if isinstance(key, int)}
+        others = {key: value for key, value in numbers.items() if isinstance(key, str) and value != macros[key]}
+        return record(with_sizes(arguments, places), others, min(limit_s, time_limit_s))
+
     try:
-        return record(arguments, min(_SHORT_S, time_limit_s))
+        return tried(values, _SHORT_S)
     except CheckFailedError:
         raise
     except ProgramError as error:
         first, is_large = error, isinstance(error, TooLargeError)
-    if small != list(arguments):
+    if has_large:
         try:
-            return record(small, _SHORT_S)
+            return record(small, {}, min(_SHORT_S, time_limit_s))
         except TooLargeError:
             arguments = small
         except ProgramError:
             pass
-    kept: set[int] = set()
+    kept: set[int | str] = set()
     failures = 0
-    repeats, steps = _repeats_and_steps(program, arguments)
-    while change := _smaller({place: value for place, value in values.items() if place not in kept}, repeats, steps):
+    repeats, steps = _repeats_and_steps(program, arguments, macros)
+    spent = stopwatch()
+    while spent() < _ATTEMPTS_S:
+        change = _smaller({key: value for key, value in values.items() if key not in kept}, repeats, steps)
+        if not change:
+            break
         try:
-            return record(with_sizes(arguments, values | change), min(_SHORT_S, time_limit_s))
+            return tried(values | change, _SHORT_S)
         except TooLargeError:
             values, is_large = values | change, True
         except ProgramError:
@@ -82,36 +111,52 @@ def recorded(
                 kept |= change.keys()
             else:  # perhaps it has no memory for its own numbers
                 values |= change
-    return record(with_sizes(arguments, values), min(_LONG_S, time_limit_s))
+    if not is_large:
+        raise first
+    return tried(values, _LONG_S)
 
 
-def _smaller(values: Mapping[int, int], repeats: set[int], steps: set[int]) -> dict[int, int]:
-    """Return smaller numbers for some arguments, by their places; nothing if all are small."""
-    if more := {place: 1 for place in repeats & values.keys() if values[place] > 1}:
-        return more
-    if more := {place: values[place] for place in steps & values.keys() if values[place] > _LEAST_STEPS}:
-        return {place: max(value >> _POWER, _LEAST_STEPS) for place, value in more.items()}
-    sizes = {place: value for place, value in values.items() if place not in repeats | steps}
-    largest = max(sizes.values(), default=0)
-    alike = [place for place, value in sizes.items() if value == largest]
-    power = max(_POWER // max(len(alike), 1), 1)
-    while power and largest >> power < _LEAST_SIZE:
-        power -= 1
-    return dict.fromkeys(alike, largest >> power) if power else {}
+def _smaller(values: Numbers, repeats: Collection[int | str], steps: Collection[int | str]) -> Numbers:
+    """Return smaller values for some numbers, those of arguments first; nothing if all are small."""
+    for kind in (int, str):
+        if more := [key for key in repeats if isinstance(key, kind) and values.get(key, 0) > 1]:
+            return dict.fromkeys(more, 1)
+    for kind in (int, str):
+        if more := [key for key in steps if isinstance(key, kind) and values.get(key, 0) > _LEAST_STEPS]:
+            return {key: max(values[key] >> _POWER, _LEAST_STEPS) for key in more}
+    for kind in (int, str):
+        sizes = {k: v for k, v in values.items() if isinstance(k, kind) and k not in repeats and k not in steps}
+        largest = max(sizes.values(), default=0)
+        alike = [key for key, value in sizes.items() if value == largest]
+        power = max(_POWER // max(len(alike), 1), 1)
+        while power and largest >> power < _LEAST_SIZE:
+            power -= 1
+        if power:
+            return dict.fromkeys(alike, largest >> power)
+    return {}
 
 
-def _repeats_and_steps(program: Program, arguments: Sequence[str]) -> tuple[set[int], set[int]]:
-    """Return the places of arguments that say how often something is repeated, and how many steps there are."""
+def macros_of(program: Program) -> dict[str, int]:
+    """Return the macros in the text of a program that say how much it does, by their names."""
+    found = [each for file in program.files for each in COUNT.findall(file.text)]
+    numbers = {name: int(value) for name, value in found if not _OF_BLOCKS.search(name)}
+    patterns = (_REPEATS, _STEPS, _SIZES)
+    return {name: value for name, value in numbers.items() if any(each.fullmatch(name) for each in patterns)}
+
+
+def _repeats_and_steps(
+    program: Program, arguments: Sequence[str], macros: Collection[str]
+) -> tuple[set[int | str], set[int | str]]:
+    """Return the places of arguments, and the macros, that say how often something is repeated, and how many steps."""
     texts = [file.text for file in program.files]
     bounds = {name for text in texts for name in _bounds_of_launches(text)}
-    repeats, steps = set[int](), set[int]()
+    names: dict[int | str, set[str]] = {name: {name} for name in macros}
     for place in range(1, len(arguments) + 1):
-        names = {*option_of(arguments, place), *read_into(program, place), *_read_by_option(texts, arguments, place)}
-        if any(map(_REPEATS.fullmatch, names)):
-            repeats.add(place)
-        elif names & bounds or any(map(_STEPS.fullmatch, names)):
-            steps.add(place)
-    return repeats, steps
+        of_options = _read_by_option(texts, arguments, place)
+        names[place] = {*option_of(arguments, place), *read_into(program, place), *of_options}
+    repeats = {key for key, known in names.items() if any(map(_REPEATS.fullmatch, known))}
+    steps = {key for key, known in names.items() if known & bounds or any(map(_STEPS.fullmatch, known))}
+    return repeats, steps - repeats
 
 
 def _bounds_of_launches(text: str) -> Iterator[str]:

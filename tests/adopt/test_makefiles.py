@@ -7,19 +7,17 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from mptune.adopt.adopting import AdoptSettings, adopt
-from mptune.adopt.capture import Capture
 from mptune.adopt.makefiles import project_in
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import read
 from mptune.adopt.running import TooLargeError
-from mptune.adopt.shortening import recorded
+from mptune.adopt.shortening import macros_of, recorded
 
 #: A rod whose middle is read from a file, relaxed in steps that are all repeated.
 ROD = r"""
@@ -175,15 +173,15 @@ def test_repeats_are_cut_before_steps_and_sizes(tmp_path: Path) -> None:
     program = read([tmp_path / "main.cu"], {"RATE": "0.25"})
 
     def found(arguments: str, ends: Callable[[list[int]], bool | ProgramError]) -> str:
-        def record(words: Sequence[str], _: float) -> Capture:
+        def record(words: Sequence[str], _: Mapping[str, int], __: float) -> str:
             outcome = ends([int(word) for word in words if word.isdigit()])
             if isinstance(outcome, ProgramError):
                 raise outcome
             if not outcome:
                 raise TooLargeError("too long")
-            return cast(Capture, " ".join(words))
+            return " ".join(words)
 
-        return str(recorded(record, program, arguments.split(), 60.0))
+        return recorded(record, program, arguments.split(), {}, 60.0)
 
     def by_work(most: int) -> Callable[[list[int]], bool]:
         return lambda numbers: math.prod(numbers) <= most
@@ -222,19 +220,40 @@ def test_the_value_of_an_option_may_be_a_number_of_repeats(tmp_path: Path) -> No
     }
     """
     (tmp_path / "main.cu").write_text(text)
-    tried: list[list[str]] = []
-
-    def record(words: Sequence[str], _: float) -> Capture:
-        tried.append([*words])
-        raise TooLargeError("too long")
-
-    with pytest.raises(TooLargeError):
-        recorded(record, read([tmp_path / "main.cu"]), ["-n", "64", "-r", "100", "-t", "200"], 60.0)
-    assert [" ".join(words) for words in tried] == [
+    assert tried(tmp_path / "main.cu", "-n 64 -r 100 -t 200") == [
         "-n 64 -r 100 -t 200",
         "-n 64 -r 1 -t 200",
         "-n 64 -r 1 -t 12",
         "-n 64 -r 1 -t 4",
         "-n 32 -r 1 -t 4",
         "-n 32 -r 1 -t 4",
+    ]
+
+
+def tried(program: Path, arguments: str) -> list[str]:
+    """Return the numbers with which a program is tried that always takes too long."""
+    found: list[str] = []
+
+    def record(words: Sequence[str], macros: Mapping[str, int], _: float) -> None:
+        found.append(" ".join([*words, *(f"{name}={value}" for name, value in macros.items())]))
+        raise TooLargeError("too long")
+
+    read_program = read([program])
+    with pytest.raises(TooLargeError):
+        recorded(record, read_program, arguments.split(), macros_of(read_program), 60.0)
+    return found
+
+
+def test_macros_are_made_smaller_where_there_are_no_arguments(tmp_path: Path) -> None:
+    (tmp_path / "main.cu").write_text(
+        "#define REPEAT 100\n#define BLOCK_SIZE 256\n#define SEED 1070\n#define NUM (1024)\n#define ROWS 1024\n"
+        "__global__ void k(float* x) { x[0] += NUM * ROWS * BLOCK_SIZE * SEED; }\nint main() { return REPEAT; }\n"
+    )
+    assert tried(tmp_path / "main.cu", "") == [
+        "",
+        "REPEAT=1",
+        "REPEAT=1 NUM=256 ROWS=256",
+        "REPEAT=1 NUM=64 ROWS=64",
+        "REPEAT=1 NUM=32 ROWS=32",
+        "REPEAT=1 NUM=32 ROWS=32",
     ]
