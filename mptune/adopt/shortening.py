@@ -31,7 +31,7 @@ _LEAST_SIZE: Final = 32
 _NUMBER: Final = re.compile(r"(?:-{0,2}[A-Za-z][\w-]*=)?([1-9]\d{0,11})")
 _REPEATS: Final = re.compile(
     r"(?i)\w*repeat\w*|(?:n|num|number_?of|max|total)?_?(?:reps?|repetitions?|runs?|trials?|pass(?:es)?|loops?|times|"
-    r"warm_?ups?)(?:_?(?:count|num|n))?"
+    r"warm_?ups?)(?:_?(?:count|num|n|max))?"
 )
 _STEPS: Final = re.compile(r"(?i)\w*(?:iter|step|cycle|epoch|generation|frame|sweep)\w*|it_?max|max_?it")
 #: Names of problems, for which many programs have a small one.
@@ -43,7 +43,12 @@ _SIZES: Final = re.compile(
     r"(?i)[nm]|n[xyz]|num|num_\w+|n[A-Z]\w*|(?:\w+_?)?(?:size|rows?|cols?|columns|width|height|dims?|length|count|points|"
     r"samples|cells|elements|particles|atoms|bodies|options|nodes)"
 )
-_LAUNCH: Final = re.compile(r"<<<|\bhipLaunchKernelGGL\b")
+_LAUNCH: Final = r"<<<|\bhipLaunchKernelGGL\b"
+#: An option of which a program reads the value: ``case 'n': runs = atoi(optarg)``, ``if (... "-n") ...) runs = ...``.
+_OPTION: Final = re.compile(
+    r"(?:case\s*'(\w)'\s*:|\"(--?[A-Za-z][\w-]*)\"[^;{}=]{0,60}?\)\s*\{?)\s*(?:\w+(?:\.|->))*(\w+)\s*=(?!=)"
+    r"[^;]*?\b(?:argv|optarg)\b"
+)
 _FOR: Final = re.compile(r"\bfor\s*\(")
 
 
@@ -66,34 +71,35 @@ def recorded(
     Raises:
         ProgramError: no run ended as it should.
     """
-    values: Numbers = {place: int(m[1]) for place, text in enumerate(arguments, 1) if (m := _NUMBER.fullmatch(text))}
+    options = {option: name for file in program.files for option, name in _options(file.text)}
+    smaller = ["small" if word in _LARGE else word for word in arguments]
+    smaller += _repeats_not_given(program, arguments, options)
+    values: Numbers = {place: int(m[1]) for place, text in enumerate(smaller, 1) if (m := _NUMBER.fullmatch(text))}
     values.update(macros)
-    small = ["small" if word in _LARGE else word for word in arguments]
-    has_large = small != [*arguments]
-    if not values and not has_large:
+    if not values and smaller == [*arguments]:
         return record(arguments, {}, time_limit_s)
 
     def tried(numbers: Numbers, limit_s: float) -> Recorded:
         places = {key: value for key, value in numbers.items() if isinstance(key, int)}
         others = {key: value for key, value in numbers.items() if isinstance(key, str) and value != macros[key]}
-        return record(with_sizes(arguments, places), others, min(limit_s, time_limit_s))
+        return record(with_sizes(smaller, places), others, min(limit_s, time_limit_s))
 
     try:
-        return tried(values, _SHORT_S)
+        return record(arguments, {}, min(_SHORT_S, time_limit_s))
     except CheckFailedError:
         raise
     except ProgramError as error:
         first, is_large = error, isinstance(error, TooLargeError)
-    if has_large:
+    if smaller[: len(arguments)] != [*arguments]:
         try:
-            return record(small, {}, min(_SHORT_S, time_limit_s))
+            return tried(values, _SHORT_S)
         except TooLargeError:
-            arguments = small
+            is_large = True
         except ProgramError:
-            pass
+            smaller[: len(arguments)] = arguments
     kept: set[int | str] = set()
     failures = 0
-    repeats, steps = _repeats_and_steps(program, arguments, macros)
+    repeats, steps = _repeats_and_steps(program, smaller, macros, options)
     spent = stopwatch()
     while spent() < _ATTEMPTS_S:
         change = _smaller({key: value for key, value in values.items() if key not in kept}, repeats, steps)
@@ -145,36 +151,46 @@ def macros_of(program: Program) -> dict[str, int]:
 
 
 def _repeats_and_steps(
-    program: Program, arguments: Sequence[str], macros: Collection[str]
+    program: Program, arguments: Sequence[str], macros: Collection[str], options: Mapping[str, str]
 ) -> tuple[set[int | str], set[int | str]]:
     """Return the places of arguments, and the macros, that say how often something is repeated, and how many steps."""
     texts = [file.text for file in program.files]
-    bounds = {name for text in texts for name in _bounds_of_launches(text)}
+    functions = {
+        f.name: f.body for unit in program.units for f in unit.functions if not f.is_device and f.name != "main"
+    }
+    launching = [name for name, body in functions.items() if any(site.extent in body for site in program.launches)]
+    launch = re.compile("|".join([_LAUNCH, *(rf"\b{name}\s*(?:<[^<>()]*>)?\(" for name in launching)]))
+    bounds = {name for text in texts for name in _bounds_of_launches(text, launch)}
     names: dict[int | str, set[str]] = {name: {name} for name in macros}
-    for place in range(1, len(arguments) + 1):
-        of_options = _read_by_option(texts, arguments, place)
-        names[place] = {*option_of(arguments, place), *read_into(program, place), *of_options}
+    for place, option in zip(range(1, len(arguments) + 1), ["", *arguments], strict=False):
+        names[place] = {*option_of(arguments, place), *read_into(program, place), options.get(option, "")}
     repeats = {key for key, known in names.items() if any(map(_REPEATS.fullmatch, known))}
     steps = {key for key, known in names.items() if known & bounds or any(map(_STEPS.fullmatch, known))}
     return repeats, steps - repeats
 
 
-def _bounds_of_launches(text: str) -> Iterator[str]:
-    """Yield the names in the conditions of loops around launches."""
+def _bounds_of_launches(text: str, launch: re.Pattern[str]) -> Iterator[str]:
+    """Yield the names in the conditions of loops around launches, or calls of functions that launch."""
     code = blanked(text)
     for found in _FOR.finditer(code):
         end = closed(code, found.end() - 1) or len(code)
         head = code[found.end() : end].split(";")
         start = end + len(code[end:]) - len(code[end:].lstrip())
         stop = closed(code, start) if code[start : start + 1] == "{" else code.find(";", start)
-        if len(head) == 3 and _LAUNCH.search(code, start, max(stop or len(code), start)):
+        if len(head) == 3 and launch.search(code, start, max(stop or len(code), start)):
             yield from re.findall(r"[A-Za-z_]\w*", head[1])
 
 
-def _read_by_option(texts: Sequence[str], arguments: Sequence[str], place: int) -> Iterator[str]:
-    """Yield the variables that a program reads the value of an option into: ``case 'n': runs = atoi(optarg)``."""
-    option = arguments[place - 2] if place > 1 else ""
-    if re.fullmatch(r"--?[A-Za-z][\w-]*", option):
-        spelled = rf"\"{option}\"" if len(option) > 2 else rf"(?:\"{option}\"|'{option[1:]}')"
-        for text in texts:
-            yield from re.findall(rf"{spelled}[^=]{{0,80}}?(\w+)\s*=(?!=)[^;]*(?:argv|optarg)", text)
+def _options(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the options of which a program reads the value, each with the variable that it becomes."""
+    for letter, word, name in _OPTION.findall(text):
+        yield word or f"-{letter}", name
+
+
+def _repeats_not_given(program: Program, arguments: Sequence[str], options: Mapping[str, str]) -> Iterator[str]:
+    """Yield options for repeats that are not given, with the values that the program has for them."""
+    for option, name in options.items():
+        if _REPEATS.fullmatch(name) and option not in arguments:
+            values = (re.search(rf"\b{name}\s*=\s*([1-9]\d*)\s*[;,]", file.text) for file in program.files)
+            for value in [found[1] for found in values if found][:1]:
+                yield from (option, value)

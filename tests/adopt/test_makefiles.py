@@ -206,8 +206,9 @@ def test_the_value_of_an_option_may_be_a_number_of_repeats(tmp_path: Path) -> No
     text = """#include <getopt.h>
     #include <cstdlib>
     __global__ void k(float* x) { x[0] += 1; }
+    void turned(float* x, int n) { k<<<n, 1>>>(x); }
     int main(int argc, char** argv) {
-        int runs = 1, turns = 1, n = 1, c;
+        int runs = 10, turns = 1, n = 1, c;
         while ((c = getopt(argc, argv, "r:t:n:")) != -1) switch (c) {
             case 'r': runs = atoi(optarg); break;
             case 't': turns = atoi(optarg); break;
@@ -216,10 +217,11 @@ def test_the_value_of_an_option_may_be_a_number_of_repeats(tmp_path: Path) -> No
         float* x;
         cudaMalloc(&x, 4 * n);
         for (int i = 0; i < runs; i++)
-            for (int turn = 0; turn < turns; turn++) { k<<<n, 1>>>(x); }
+            for (int turn = 0; turn < turns; turn++) turned(x, n);
     }
     """
     (tmp_path / "main.cu").write_text(text)
+    assert tried(tmp_path / "main.cu", "-n 64") == ["-n 64", "-n 64 -r 1", "-n 32 -r 1", "-n 32 -r 1"]
     assert tried(tmp_path / "main.cu", "-n 64 -r 100 -t 200") == [
         "-n 64 -r 100 -t 200",
         "-n 64 -r 1 -t 200",
