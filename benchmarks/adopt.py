@@ -1,23 +1,26 @@
 """What ``mptune adopt`` makes of CUDA programs as they stand: which it takes, how fast they become, and at which error.
 
-    python benchmarks/adopt.py FOLDER [--programs heat,...] [--resume]
+    python benchmarks/adopt.py FOLDER [--sample 60 --seed 16] [--programs heat-cuda,...] [--processes 2] [--resume]
     python benchmarks/adopt.py --parts handwritten,promise [--promise ENVIRONMENT] --resume
 
-``programs``: every program of a folder is adopted and tuned at three thresholds of its answer, with no edit by hand.
-The folder is ``benchmarks/programs``, or a checkout of the HeCBench collection, whose programs are the folders
-``src/NAME-cuda``. ``handwritten``: plain CUDA versions of bundled kernels, adopted and tuned, beside their hand-written
-templates, tuned at the same threshold and size; both winners take turns in one process. ``promise``: the same programs
-for PROMISE (``benchmarks/promise.py``), at as many correct digits.
+``programs``: programs of a folder, all or a sample, are adopted with nothing but their folder, tuned at two thresholds
+of their answer, and written with the types found. The folder is ``benchmarks/programs``, or a checkout of a collection
+such as HeCBench, whose programs are the folders ``NAME-cuda``; elsewhere every folder with a kernel is one.
+``handwritten``: plain CUDA versions of bundled kernels, adopted and tuned, beside their hand-written templates, tuned
+at the same threshold and size; both winners take turns in one process. ``promise``: the same programs for PROMISE
+(``benchmarks/promise.py``), at as many correct digits.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import functools
 import json
 import math
 import os
+import random
 import re
 import resource
 import shlex
@@ -26,7 +29,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -47,21 +52,6 @@ from mptune.space.configuration import Configuration  # noqa: E402
 
 PROGRAMS: Final = ROOT / "benchmarks" / "programs"
 PARTS: Final = ("programs", "handwritten", "promise")
-#: Programs of the collection that the issue names: their arguments, and the one that is to be refused.
-NAMED: Final[Mapping[str, str]] = {
-    "heat": "256 50",
-    "gabor": "270 480 3",
-    "hellinger": "2",
-    "cooling": "10000 3",
-    "rainflow": "1000 3",
-    "lci": "",
-    "lid-driven-cavity": "",
-    "d3q19-bgk": "16",
-    "damage": "10000 1",
-}
-#: Words of ``mptune adopt`` for those whose size is a macro of theirs.
-OPTIONS: Final[Mapping[str, str]] = {"lid-driven-cavity": "-D NUM=64 -D BLOCK_SIZE=32"}
-REFUSED: Final = "damage"
 #: Plain CUDA versions of bundled kernels, by name.
 HANDWRITTEN: Final = ("black_scholes", "convolution2d", "coulombic", "gemm", "mriq", "newton_raphson")
 #: Programs whose numbers all have digits of their own (none is near 0), and sizes at which CADNA, which is slow, takes
@@ -78,22 +68,35 @@ DIGITS: Final[Mapping[str, tuple[tuple[str, ...], tuple[int, ...]]]] = {
     "kepler": (("20000",), (6,)),
     "star_cluster": (("1000",), (5,)),
 }
-TARGETS: Final = {
-    "adopted": 7,
-    "seconds": 60.0,
-    "handwritten": 0.95,
-    "least": 0.8,
-    "faster": 1.3,
-    "compilations": 10.0,
-}
+#: Share of programs taken; what follows are speeds and numbers of compilations.
+TARGETS: Final = {"taken": 0.5, "handwritten": 0.95, "least": 0.8, "faster": 1.3, "compilations": 10.0}
 #: Rounds in which two winners take turns.
 _ROUNDS: Final = 15
 #: Words of ``mptune tune`` to judge by one draw of the inputs, that of the program.
 _OWN_DATA: Final = ("--inputs", "1", "--verify", "0")
-#: Files a program may consist of; the others are headers.
-_SOURCES: Final = (".cu", ".cpp", ".cc", ".cxx", ".hip")
-#: Seconds that a command may take.
-_TIMEOUT_S: Final = 1800
+#: Files in which a kernel is looked for.
+_SUFFIXES: Final = (".cu", ".cuh", ".h", ".hpp", ".cpp")
+#: Seconds that an adoption, and any other command, may take; and those it has to clean up.
+_ADOPTING_S: Final = 150.0
+_TIMEOUT_S: Final = 1800.0
+_LEAVING_S: Final = 20.0
+#: Why programs are not taken, by what the message says; the first that fits.
+_CAUSES: Final[Mapping[str, str]] = {
+    "it takes too long": r"took more than|did not end|time limit",
+    "it needs too much memory": r"of memory|bad_alloc|out of memory",
+    "a library": r"\bcub\b|thrust|cublas|cusparse|cufft|cusolver|curand|cudnn|nccl|nvshmem|mpi\.h|a library",
+    "a file is not there": r"which is not there|no such file|cannot open|file not found|No rule to make",
+    "a texture or surface": r"texture|surface",
+    "warp intrinsics": r"warp|__shfl|ballot|lane",
+    "cooperative groups": r"cooperative",
+    "inline assembly": r"assembly|\basm\b",
+    "a kernel launches kernels": r"launches a kernel",
+    "its own check fails": r"own check fails",
+    "its kernels as templates give another answer": r"as templates|is not the program's",
+    "nothing to tune": r"nothing to tune|no kernel|launches no kernel",
+    "it does not compile": r"does not compile",
+    "it crashes": r"was ended by SIG|exited with code",
+}
 #: In a file of the cache the type of an ELF file lies here, and is this of one that is yet to be linked.
 _TYPE_AT: Final = 32 + 16
 _RELOCATABLE: Final = b"\x01\x00"
@@ -106,12 +109,12 @@ class Program:
     Attributes:
         name: of the program.
         source: its only file, or its folder.
-        arguments: those of its ``main``.
+        arguments: those of its ``main``; None for those of its Makefile.
     """
 
     name: str
     source: Path
-    arguments: tuple[str, ...]
+    arguments: tuple[str, ...] | None
 
 
 def programs_in(folder: Path) -> dict[str, Program]:
@@ -122,24 +125,19 @@ def programs_in(folder: Path) -> dict[str, Program]:
     """
     if (folder / "src").is_dir():
         folder = folder / "src"
-    found = {path.stem: Program(path.stem, path, ()) for path in sorted(folder.glob("*.cu"))}
-    for path in sorted(folder.glob("*-cuda")):
-        name = path.name.removesuffix("-cuda")
-        given = NAMED.get(name, None)
-        sources = [file for file in path.iterdir() if file.suffix in _SOURCES]
-        source = sources[0] if len(sources) == 1 else path
-        found[name] = Program(name, source, tuple(shlex.split(of_makefile(path) if given is None else given)))
+    places = sorted(folder.glob("*-cuda")) or sorted(path for path in folder.iterdir() if path.is_dir())
+    found = {path.name: Program(path.name, path, None) for path in places if has_kernel(path)}
+    found |= {path.stem: Program(path.stem, path, ()) for path in sorted(folder.glob("*.cu"))}
     if not found:
-        raise MptuneError(f"{folder} has no programs: expected NAME.cu files, or folders NAME-cuda")
+        raise MptuneError(f"{folder} has no programs: expected NAME.cu files, or folders with kernels")
     return found
 
 
-def of_makefile(folder: Path) -> str:
-    """Return the arguments that a program's makefile runs it with; "" if it says nothing."""
-    makefile = folder / "Makefile"
-    text = makefile.read_text(errors="replace") if makefile.exists() else ""
-    match = re.search(r"^run:.*\n\t.*\./\S+[ \t]*(.*)$", text, re.MULTILINE)
-    return match[1].strip() if match and "$" not in match[1] else ""
+def has_kernel(folder: Path) -> bool:
+    """Whether a folder has a kernel, and floating-point numbers."""
+    files = (path for path in folder.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
+    text = "".join(path.read_text(errors="ignore") for path in files)
+    return "__global__" in text and re.search(r"\b(float|double)\b", text) is not None
 
 
 # -- commands --------------------------------------------------------------------------------------
@@ -164,22 +162,26 @@ class Answer:
     cpu_s: float
 
 
-def mptune(words: Sequence[str | Path], cache: Path) -> Answer:
+def mptune(words: Sequence[str | Path], cache: Path, timeout_s: float = _TIMEOUT_S) -> Answer:
     """Run a command of mptune with compiled kernels in a folder of its own."""
     start, busy_s = time.monotonic(), children_s()
     command = [sys.executable, "-m", "mptune", *map(str, words)]
-    environment = {**os.environ, "MPTUNE_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "MPTUNE_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT), "TMPDIR": str(cache.parent)}
+    how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment, cwd=cache.parent, **how) as child:
+        try:
+            printed, errors = child.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            child.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.communicate(timeout=_LEAVING_S)
+            child.kill()
+            return Answer(-1, {}, f"took more than {timeout_s:g} s", time.monotonic() - start, children_s() - busy_s)
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=environment, cwd=cache.parent, timeout=_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return Answer(-1, {}, f"took more than {_TIMEOUT_S} s", time.monotonic() - start, children_s() - busy_s)
-    try:
-        document = json.loads(done.stdout)
+        document = json.loads(printed)
     except ValueError:
         document = {}
-    return Answer(done.returncode, document, in_short(done.stderr), time.monotonic() - start, children_s() - busy_s)
+    return Answer(child.returncode, document, in_short(errors), time.monotonic() - start, children_s() - busy_s)
 
 
 def children_s() -> float:
@@ -211,79 +213,89 @@ def compiled(cache: Path) -> int:
 # -- programs --------------------------------------------------------------------------------------
 
 
-def adopted(program: Program, work: Path) -> tuple[Answer, Path]:
+def adopted(program: Program, work: Path, cache: Path | None = None) -> tuple[Answer, Path]:
     """Adopt a program; return what the command said, and the folder it wrote."""
     folder = work / re.sub(r"\W", "_", program.name)
-    options = shlex.split(OPTIONS.get(program.name, ""))
-    words: list[str | Path] = ["adopt", program.source.resolve(), *options, "--output", folder, "--json"]
-    return mptune([*words, "--", *program.arguments], work / "cache"), folder
+    words: list[str | Path] = ["adopt", program.source.resolve(), "--output", folder, "--json"]
+    given = [] if program.arguments is None else ["--", *program.arguments]
+    return mptune([*words, *given], cache or work / "cache", _ADOPTING_S), folder
 
 
 def tuned(definition: Path | str, run: Path, max_error: float, options: argparse.Namespace, *words: str) -> Answer:
-    """Tune a definition or a bundled kernel; return what the command said."""
+    """Tune a definition or a bundled kernel by the processor's times; return what the command said."""
     settings = (
         f"--backend host --for host --max-error {max_error:g} --budget {options.budget} --seed {options.seed} --json"
     )
     return mptune(["tune", definition, *settings.split(), "--output", run, *words], run.parent / "cache")
 
 
-def measure_program(program: Program, options: argparse.Namespace, sheet: bench.Sheet) -> None:
-    """Add what becomes of a program: adopted or refused and why, and what each threshold allows."""
-    with tempfile.TemporaryDirectory() as temporary:
-
-        @functools.cache
-        def answer() -> tuple[Answer, Path]:
-            return adopted(program, Path(temporary))
-
-        files = program.source.rglob("*") if program.source.is_dir() else [program.source]
-        digest = bench.digest_of(file for file in files if file.is_file())
-        settings: dict[str, Any] = {"source": digest, "arguments": list(program.arguments)}
-        row = sheet.add(f"program {program.name}", lambda: adoption(program, answer()[0]), **settings)
-        settings |= {"budget": options.budget, "time_limit": options.time_limit, "seed": options.seed}
-        for tau in map(float, options.thresholds.split(",")) if row["adopted"] else ():
-
-            def searched(tau: float = tau) -> dict[str, Any]:
-                definition = answer()[1]
-                run = definition.parent / f"{definition.stem}-{tau:g}.db"
-                said = tuned(definition, run, tau, options, "--time-limit", f"{options.time_limit:g}")
-                best = said.document.get("best") or {}
-                return {
-                    "program": program.name,
-                    "threshold": tau,
-                    "code": said.code,
-                    "why": "" if best else said.message,
-                    "wall_s": said.wall_s,
-                    "evaluations": said.document.get("evaluations", 0),
-                    "statuses": said.document.get("statuses", {}),
-                    **{key: best.get(key) for key in ("speedup", "speedup_interval", "error", "verified")},
-                }
-
-            sheet.add(f"program {program.name} at {tau:g}", searched, **settings)
+def measure_program(program: Program, options: argparse.Namespace, cache: Path) -> dict[str, Any]:
+    """Return what becomes of a program: adopted or refused and why, and the result at each threshold."""
+    with tempfile.TemporaryDirectory(dir=cache.parent) as temporary:
+        work = Path(temporary)
+        answer, folder = adopted(program, work, cache)
+        row = {
+            "name": program.name,
+            "taken": answer.code == 0,
+            "why": "" if answer.code == 0 else answer.message,
+            "seconds": answer.wall_s,
+            **facts(answer.document),
+            "thresholds": [],
+        }
+        for tau in map(float, options.thresholds.split(",")) if row["taken"] else ():
+            run = work / f"{tau:g}.db"
+            words = f"--max-error {tau:g} --budget {options.budget} --time-limit {options.time_limit:g} --json"
+            said = mptune(["tune", folder, *words.split(), "--output", run], cache)
+            best = said.document.get("best") or {}
+            searched = {
+                "threshold": tau,
+                "why": "" if best else said.message,
+                "wall_s": said.wall_s,
+                "evaluations": said.document.get("evaluations", 0),
+                **{key: best.get(key) for key in ("speedup", "speedup_interval", "error", "verified", "settled")},
+            }
+            row["thresholds"].append(searched | (written(program, run, tau, cache) if best else {}))
+        return row
 
 
-def adoption(program: Program, answer: Answer) -> dict[str, Any]:
-    """Return what the page says of an adoption."""
+def written(program: Program, run: Path, tau: float, cache: Path) -> dict[str, Any]:
+    """Return what ``emit --into`` made of a program with the winner of a run."""
+    output = run.parent / f"{tau:g}" / program.source.name
+    output.parent.mkdir(exist_ok=True)
+    said = mptune(["emit", run, "--into", program.source.resolve(), "--output", output, "--json"], cache)
+    root = output if program.source.is_dir() else output.parent
+    own = program.source if program.source.is_dir() else program.source.parent
+    lines = 0
+    for file in map(Path, said.document.get("files", ())):
+        old, new = (path.read_text(errors="replace") for path in (own / file.relative_to(root), file))
+        lines += sum(line.startswith("+ ") for line in difflib.ndiff(old.splitlines(), new.splitlines()[:-1]))
     return {
-        "name": program.name,
-        "arguments": " ".join([OPTIONS.get(program.name, ""), shlex.join(program.arguments)]).strip(),
-        "adopted": answer.code == 0,
-        "why": "" if answer.code == 0 else answer.message,
-        "adopt_s": answer.wall_s,
-        "adopt_cpu_s": answer.cpu_s,
-        **facts(answer.document),
+        "emit_code": said.code,
+        "emit_why": "" if said.code == 0 else said.message,
+        "lines": lines,
+        "check": (said.document.get("check") or {}).get("patched", ""),
+        "patched_error": said.document.get("error"),
+        "patched": said.document.get("within"),
     }
 
 
 def facts(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the page says of an adopted program."""
-    parameters = document.get("parameters", ())
+    parameters, program = document.get("parameters", ()), document.get("program", {})
     return {
+        "arguments": shlex.join(program.get("arguments", ())),
         "kernels": len(document.get("kernels", ())),
         "classes": sum(len(parameter["classes"]) for parameter in parameters) + len(document.get("kept", ())),
         "parameters": len(parameters),
-        "check": document.get("program", {}).get("check", ""),
-        "refused": [in_short(each) for each in document.get("refused", ())],
+        "check": program.get("check", ""),
+        "run_s": document.get("run_s"),
+        "notes": [in_short(each) for each in (*document.get("notes", ()), *document.get("refused", ()))],
     }
+
+
+def cause_of(why: str) -> str:
+    """Return the cause of a refusal by its message."""
+    return next((cause for cause, words in _CAUSES.items() if re.search(words, why, re.IGNORECASE)), "something else")
 
 
 # -- beside hand-written templates -----------------------------------------------------------------
@@ -428,79 +440,77 @@ def target(what: str, value: str, wanted: str, is_met: bool) -> str:
 
 def page(options: argparse.Namespace, results: Mapping[str, Any]) -> str:
     """Return the page."""
-    adoptions = {row["name"]: row for row in results.values() if "adopt_s" in row}
-    searches = [row for row in results.values() if "threshold" in row]
+    programs = [row for key, row in results.items() if key.startswith("program ")]
     by_hand = [row for key, row in results.items() if key.startswith("handwritten ")]
     peers = [row for key, row in results.items() if key.startswith("promise ")]
-    parts = [_programs_page(adoptions, searches, options)] if adoptions else []
+    parts = [_programs_page(programs, options)] if programs else []
     parts += [_handwritten_page(by_hand, options)] if by_hand else []
     parts += [_promise_page(peers, options)] if peers else []
     return "\n\n".join(parts)
 
 
-def _programs_page(
-    adoptions: Mapping[str, Any], searches: Sequence[Mapping[str, Any]], options: argparse.Namespace
-) -> str:
-    taus = list(dict.fromkeys(row["threshold"] for row in searches))
-    found = {(row["program"], row["threshold"]): row for row in searches}
-    named = {name: row for name, row in adoptions.items() if name in NAMED and name != REFUSED}
-    lines = []
-    if named:
-        tuned_names = {row["program"] for row in searches if row["speedup"] is not None}
-        good = sum(name in tuned_names for name in named)
-        slowest = max(row["adopt_s"] for row in named.values())
-        what = f"programs adopted and tuned of the {len(named)} named ones"
-        lines.append(target(what, str(good), f"≥ {TARGETS['adopted']}", good >= TARGETS["adopted"]))
-        limit = TARGETS["seconds"]
-        lines.append(target("longest adoption", f"{slowest:.0f} s", f"≤ {limit:g} s", slowest <= limit))
-    if REFUSED in adoptions:
-        is_refused = not adoptions[REFUSED]["adopted"] or bool(adoptions[REFUSED]["refused"])
-        lines.append(target(f"{REFUSED}, which uses cub", "refused" if is_refused else "taken", "refused", is_refused))
-    rows = []
-    for name, row in adoptions.items():
-        kinds = [row[key] if row["adopted"] else "-" for key in ("kernels", "classes", "parameters", "check")]
-        seconds = f"{row['adopt_s']:.0f} ({row['adopt_cpu_s']:.0f})"
-        cells = [cell for tau in taus for cell in _result_cells(found.get((name, tau)))]
-        rows.append((name, row["arguments"] or "-", "yes" if row["adopted"] else "no", *kinds, seconds, *cells))
-    columns: tuple[str, ...] = (
-        "program",
-        "arguments",
-        "adopted",
-        "kernels",
-        "classes",
-        "parameters",
-        "own check",
-        "s (busy)",
-    )
-    columns += tuple(what for tau in taus for what in (f"speedup at {tau:g}", "error"))
-    reasons = [f"- {name}: {row['why']}" for name, row in adoptions.items() if row["why"]]
-    reasons += [f"- {name}: {why}" for name, row in adoptions.items() for why in row["refused"]]
-    reasons += [f"- {r['program']} at {r['threshold']:g}: {r['why']}" for r in searches if r["code"] not in (0, 1)]
-    return "\n\n".join(
-        part
-        for part in (
-            "`mptune adopt` of programs without an edit, and `mptune tune` of what it wrote, with "
-            f"{options.budget} evaluations at each threshold, or as many as begin within {options.time_limit:g} s. "
-            "Speedups, with 95% intervals, are against the fastest in the program's own types; errors are "
-            "those of the program's answer, the worst of fresh inputs that no search had.",
-            "\n".join(lines),
-            bench.table(columns, rows),
-            "What was refused, or failed:\n\n" + "\n".join(reasons) if reasons else "",
+def _programs_page(rows: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
+    taken = [row for row in rows if row["taken"]]
+    taus = list(dict.fromkeys(each["threshold"] for row in taken for each in row["thresholds"]))
+    wanted = TARGETS["taken"]
+    is_met = len(taken) >= wanted * len(rows)
+    lines = [target(f"programs taken of {len(rows)}", str(len(taken)), f"≥ {wanted:.0%}", is_met)]
+    for tau in taus:
+        found = [each for row in taken for each in row["thresholds"] if each["threshold"] == tau]
+        speeds = [each["speedup"] for each in found if each["speedup"] is not None]
+        checks = [each["check"] for each in found if each.get("check")]
+        right = sum(bool(each.get("patched")) for each in found)
+        lines.append(
+            f"- at {tau:g}: {len(speeds)} programs tuned, speedup {mean(speeds):.2f} (geometric mean), "
+            f"{sum(speed >= 1.1 for speed in speeds)} of them 1.1 or more; {right} written programs within the "
+            f"threshold, {checks.count('passed')} of {len(checks)} with a check of their own pass it"
         )
-        if part
+    why = Counter(cause_of(row["why"]) for row in rows if not row["taken"])
+    cells = [
+        (
+            *(row["name"], row["arguments"] or "-", f"{row['seconds']:.0f}", row["kernels"], row["classes"]),
+            *(row["check"] or "-", *(cell for tau in taus for cell in _result_cells(row, tau))),
+        )
+        for row in taken
+    ]
+    results = ("speedup at {:g}", "error", "lines written", "written program")
+    columns: tuple[str, ...] = ("program", "arguments", "s", "kernels", "classes", "own check")
+    columns += tuple(each.format(tau) for tau in taus for each in results)
+    parts = (
+        "`mptune adopt FOLDER`, with nothing else said, of programs that were drawn at random or are named; then "
+        f"`mptune tune` with {options.budget} evaluations at each threshold, or as many as begin within "
+        f"{options.time_limit:g} s, and `mptune emit --into`. An adoption of more than {_ADOPTING_S:g} s is a refusal. "
+        "Speedups are against the fastest in the program's own types, for an A100 by estimates where no GPU "
+        "is there; errors are the worst on fresh inputs.",
+        "\n".join(lines),
+        bench.table(columns, cells) if cells else "",
+        "Why programs were not taken:" if why else "",
+        bench.table(("cause", "programs"), why.most_common()) if why else "",
+        "\n".join(f"- {row['name']} ({row['seconds']:.0f} s): {row['why']}" for row in rows if not row["taken"]),
+        "\n".join(
+            f"- {row['name']} at {each['threshold']:g}: {each['why'] or each['emit_why']}"
+            for row in taken
+            for each in row["thresholds"]
+            if each["why"] or each.get("emit_why")
+        ),
     )
+    return "\n\n".join(part for part in parts if part)
 
 
-def _result_cells(row: Mapping[str, Any] | None) -> tuple[str, str]:
-    """Return the speedup at a threshold, and the error on fresh inputs with how many of them break the threshold."""
-    if row is None or row["speedup"] is None:
-        return ("-" if row is None else "none", "-")
-    low, high = row["speedup_interval"] or (None, None)
+def _result_cells(row: Mapping[str, Any], tau: float) -> tuple[str, str, str, str]:
+    """Return speedup, error on fresh inputs, lines that were written, and whether the written program is right."""
+    found = next((each for each in row["thresholds"] if each["threshold"] == tau), None)
+    if found is None or found["speedup"] is None:
+        return ("-" if found is None else "none", "-", "-", "-")
+    low, high = found["speedup_interval"] or (None, None)
     interval = f" ({low:.2f} to {high:.2f})" if low is not None and low != high else ""
-    verified = row["verified"] or {}
+    verified = found["verified"] or {}
     worst = verified.get("worst_error")
     broken = f", {verified['violations']} of {verified['inputs']} break it" if verified.get("violations") else ""
-    return f"{row['speedup']:.2f}{interval}", "-" if worst is None else f"{worst:.2g}{broken}"
+    within = {True: "within", False: "NOT within", None: "not compared"}[found["patched"]]
+    state = f"{within}, {found['check']}" if found["check"] else within
+    error = "-" if worst is None else f"{worst:.2g}{broken}"
+    return f"{found['speedup']:.2f}{interval}", error, str(found["lines"]), state
 
 
 def _handwritten_page(entries: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
@@ -580,15 +590,32 @@ def fewer_compilations(entries: Iterable[Mapping[str, Any]]) -> list[float]:
 # -- the command -----------------------------------------------------------------------------------
 
 
+def measure_programs(programs: Iterable[Program], options: argparse.Namespace, sheet: bench.Sheet) -> None:
+    """Measure programs, several at once; each is stored as soon as it is measured."""
+    settings = {"thresholds": options.thresholds, "budget": options.budget, "time_limit": options.time_limit}
+    waiting: dict[Future[dict[str, Any]], tuple[str, dict[str, Any]]] = {}
+    with tempfile.TemporaryDirectory(prefix="mptune-") as name, ThreadPoolExecutor(options.processes) as pool:
+        for program in programs:
+            files = program.source.rglob("*") if program.source.is_dir() else [program.source]
+            given = {**settings, "source": bench.digest_of(file for file in files if file.is_file())}
+            if not (sheet.resume and sheet.is_fresh(f"program {program.name}", given)):
+                future = pool.submit(measure_program, program, options, Path(name) / "cache")
+                waiting[future] = f"program {program.name}", given
+        for done in as_completed(waiting):
+            key, given = waiting[done]
+            sheet.put(key, done.result(), **given)
+            print(f"{key}: {done.result()['why'] or 'taken'}", file=sys.stderr, flush=True)
+
+
 def measure(options: argparse.Namespace, sheet: bench.Sheet) -> None:
     """Measure the parts that are asked for."""
     parts = bench.names_in(options.parts, PARTS, "part")
     known = programs_in(options.folder) if "programs" in parts else {}
     chosen = bench.names_in(options.programs, {*known, *HANDWRITTEN, *DIGITS}, "program")
-    # Of a whole collection, those that are named here.
-    of_folder = chosen or [name for name in known if name in NAMED] or list(known)
-    for name in (name for name in of_folder if name in known):
-        measure_program(known[name], options, sheet)
+    names = [name for name in chosen or known if name in known]
+    if options.sample and not chosen:
+        names = random.Random(options.seed).sample(names, min(options.sample, len(names)))
+    measure_programs([known[name] for name in names], options, sheet)
     common = {"budget": options.budget, "seed": options.seed}
     for name in HANDWRITTEN if "handwritten" in parts else ():
         if not chosen or name in chosen:
@@ -609,10 +636,10 @@ def parser() -> argparse.ArgumentParser:
         "folder", type=Path, nargs="?", default=PROGRAMS, help="of programs (default: benchmarks/programs)"
     )
     made.add_argument("--parts", default="programs", metavar="PART,...", help=", ".join(PARTS))
-    made.add_argument(
-        "--programs", default="", metavar="NAME,...", help="only these (default: those named here, or all)"
-    )
-    made.add_argument("--thresholds", default="1e-3,1e-6,1e-9", metavar="X,...", help="of the program's answer")
+    made.add_argument("--programs", default="", metavar="NAME,...", help="only these (default: all)")
+    made.add_argument("--sample", type=int, default=0, metavar="N", help="only N programs, drawn at random by --seed")
+    made.add_argument("--processes", type=int, default=1, metavar="N", help="programs at the same time")
+    made.add_argument("--thresholds", default="1e-3,1e-6", metavar="X,...", help="of the program's answer")
     made.add_argument("--handwritten-error", type=float, default=1e-4, help="threshold beside hand-written templates")
     made.add_argument("--promise", type=Path, default=Path(sys.prefix), metavar="ENVIRONMENT", help="where PROMISE is")
     made.add_argument("--precisions", default="sd", help="types PROMISE may choose from, by its letters")

@@ -9,10 +9,9 @@ import itertools
 import json
 import math
 import re
-import shlex
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -29,27 +28,21 @@ from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.findings import SIGNED, UNSIGNED, Draws, Findings, listed, over_each
 from mptune.adopt.grouping import parameters_of
 from mptune.adopt.launched import classes_in
+from mptune.adopt.makefiles import SOURCES, Project, project_in, project_of_database
 from mptune.adopt.on_gpu import built_for_gpu
 from mptune.adopt.origins import origin
 from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
 from mptune.adopt.reading import IN_STEP, NESTED, Program, own_files, paddings, read
-from mptune.adopt.running import Built, TooLongError, build, is_of_hip, run, stopwatch
+from mptune.adopt.running import Built, TooLargeError, build, is_of_hip, run, stopwatch
+from mptune.adopt.shortening import COUNT, macros_of, recorded
 from mptune.adopt.sizes import FoundSizes, find_sizes, launches_of, not_given
-from mptune.adopt.writing import Adopted, name_of, set_draws, write
+from mptune.adopt.writing import Adopted, common_folder, name_of, set_draws, write
 from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError
 from mptune.source.loading import RECORD
 
-#: How files end that a compiler is given.
-SOURCES: Final = (".cu", ".hip", ".cpp", ".cc", ".cxx")
 _INCLUDED: Final = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
-#: Macros that may say how much a program does.
-_COUNT: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\(?([1-9]\d{1,8})\)?[ \t]*(?:$|//|/\*)", re.MULTILINE)
 _MOST_MACROS: Final = 6
 _MACRO: Final = re.compile(r"^[ \t]*#[ \t]*(?:define|ifn?def)[ \t]+(\w+)", re.MULTILINE)
-#: Names of those that do not.
-_OF_BLOCKS: Final = re.compile(r"BLOCK|THREAD|TILE|WARP", re.IGNORECASE)
-_MAKEFILES: Final = ("Makefile", "makefile", "GNUmakefile", "CMakeLists.txt")
-_GIVEN: Final = re.compile(r"-D[ \t]*([A-Za-z_]\w*(?:=[\w.+-]+)?)")
 #: Where programs can run to be recorded.
 _BACKENDS: Final = ("auto", "host", "cuda")
 #: Seconds to find out which buffers fresh inputs can change.
@@ -70,8 +63,9 @@ class AdoptSettings:
     """What is adopted, and how.
 
     Attributes:
-        files: the files of the program that a compiler is given, or folders of them.
-        arguments: of its command line.
+        files: the files of the program that a compiler is given, or folders of them. Of one folder, its Makefile says
+            which files, macros, folders of headers and arguments it has, and the program runs in the folder.
+        arguments: of its command line; None for those of the Makefile.
         defines: macros (``-D``), by name; "" for one without a value.
         macros: macros whose values are tuned, with these; the program's own value, or else the first, is the default.
         includes: folders of headers (``-I``).
@@ -86,7 +80,7 @@ class AdoptSettings:
     """
 
     files: tuple[Path, ...]
-    arguments: tuple[str, ...] = ()
+    arguments: tuple[str, ...] | None = None
     defines: Mapping[str, str] = field(default_factory=dict)
     macros: Mapping[str, Sequence[int]] = field(default_factory=dict)
     includes: tuple[Path, ...] = ()
@@ -118,12 +112,12 @@ def adopt(
         BackendUnavailableError: it is to run on a GPU, and none is here.
     """
     began = time.monotonic()
-    settings = _completed(settings)
+    settings, project = _completed(settings)
     folder = folder or Path("adopted") / _name(settings)
     if folder.is_symlink():
         folder = folder.resolve()
     _check_output(folder)
-    compiled = _read_and_built(settings, on_progress)
+    compiled = _read_and_built(settings, project, on_progress)
     if settings.backend != "host":
         try:
             on_gpu = dataclasses.replace(compiled, built=built_for_gpu(compiled.program), backend="cuda")
@@ -143,6 +137,7 @@ class _Compiled:
 
     Attributes:
         program: as it was read.
+        project: how it is run.
         built: the executable.
         backend: where it runs, "host" or "cuda".
         refused: the kernels that cannot be adopted, by name, each with why.
@@ -150,6 +145,7 @@ class _Compiled:
     """
 
     program: Program
+    project: Project
     built: Built
     backend: str
     refused: Mapping[str, Refusal]
@@ -160,26 +156,28 @@ def _adopted(
     compiled: _Compiled, settings: AdoptSettings, folder: Path, began: float, on_progress: Callable[[str], None]
 ) -> tuple[Adopted, dict[str, Any]]:
     """Run a program, write what it does to a folder, and check that; as :func:`adopt`."""
-    program, built = compiled.program, compiled.built
+    project = compiled.project
     with tempfile.TemporaryDirectory(prefix=".adopted-", dir=folder.parent) as made_in:
         scratch = Path(made_in)
         on_progress("running the program")
-        captured = _captured(program, built, settings, scratch / "capture", compiled.refused)
+        as_read = compiled.program
+        compiled, captured = _captured(compiled, project.arguments, settings, scratch / "capture")
+        program, built = compiled.program, compiled.built
         refused = {name: compiled.refused[name] for name in captured.own}
         if not any(captured.launches()):
-            raise ProgramError("\n".join(map(str, refused.values())) or _no_launch(built, settings))
+            raise ProgramError("\n".join(map(str, refused.values())) or _no_launch(built, captured))
         if program.originals:
             on_progress("running it with its loops")
-            _check_loops(program, captured, built, settings, scratch / "loops")
+            _check_loops(program, captured, compiled, settings, scratch / "loops")
         macro_notes: list[str] = []
         if program.macros:
             on_progress("running it with other values of its macros")
-            macros, macro_notes = _macros_that_run(program, captured, settings, scratch / "macros")
+            macros, macro_notes = _macros_that_run(program, captured, project.run_in, settings, scratch / "macros")
             program = dataclasses.replace(program, macros=macros)
         on_progress("finding out which sizes it has")
-        sizes = find_sizes(program, built, captured, scratch / "sizes")
+        sizes = find_sizes(program, built, captured, scratch / "sizes", project.run_in)
         classes = classes_in(program, captured)
-        given = _given(program, settings, captured)
+        given = _given(program, settings, captured, project)
 
         def written(folder: Path, parameter_of: Mapping[str, str], classes: TypeClasses = classes) -> Adopted:
             metric = settings.metric
@@ -204,7 +202,8 @@ def _adopted(
                 exact = written(scratch / "exact" / folder.name, parameter_of, literal)
                 with Apart(exact.folder / f"{exact.name}.py", captured.seconds, contracts=False) as other:
                     if compared(exact, other)[1]:
-                        again = _captured(program, built, settings, scratch / "again", compiled.refused)
+                        unlike = dataclasses.replace(settings, arguments=captured.arguments)
+                        _, again = _captured(compiled, captured.arguments, unlike, scratch / "again")
                         raise ProgramError(f"{too_far}; {_likely_cause(captured, again)}")
             narrower = apart.why_not_narrower()
             on_progress("finding out what fresh inputs can be")
@@ -214,7 +213,14 @@ def _adopted(
         language = "hip" if is_of_hip(file.text for file in program.files) else "cuda"
         document["program"] = {**given, "device": captured.device, "backend": compiled.backend}
         document["program"]["language"] = "openmp" if program.originals else language
-        document["notes"] += [*macro_notes, *_notes_of_parts(refused), *notes_of_draws]
+        document["notes"] += [
+            *project.notes,
+            *_notes_of_arguments(project, captured),
+            *_notes_of_macros(as_read, program),
+            *macro_notes,
+            *_notes_of_parts(refused),
+            *notes_of_draws,
+        ]
         if narrower is not None:
             why = _told_in_program(program, made, narrower, "cannot have narrower types")
             document["notes"].append(f"trials fail: {why}")
@@ -226,8 +232,10 @@ def _adopted(
     return made, document
 
 
-def _completed(settings: AdoptSettings) -> AdoptSettings:
-    """Return the settings with folders replaced by the sources in them, and what the compilation database has.
+def _completed(settings: AdoptSettings) -> tuple[AdoptSettings, Project]:
+    """Return the settings with all files, macros and folders, and how the program runs.
+
+    Folders are replaced by the sources in them, or by those that their Makefile or compilation database has.
 
     Raises:
         ProgramError: there is nothing to adopt, or a setting is wrong.
@@ -236,19 +244,21 @@ def _completed(settings: AdoptSettings) -> AdoptSettings:
     if settings.backend not in _BACKENDS:
         hint = "; programs of HIP are recorded on the processor" if settings.backend == "hip" else ""
         raise UnknownNameError("backend", settings.backend, _BACKENDS, hint)
-    files: list[Path] = []
-    for path in settings.files:
-        if path.is_dir():
-            files += _sources_in(path)
-        else:
-            files.append(path)
-    defines, includes = dict(settings.defines), list(settings.includes)
+    files = [file for path in settings.files for file in (_sources_in(path) if path.is_dir() else [path])]
+    project = None
     if settings.compile_commands is not None:
-        for file, words in _commands(settings.compile_commands):
-            if file.suffix in SOURCES and (not settings.files or file.resolve() in [f.resolve() for f in files]):
-                files.append(file)
-                given, folders = _flags(words, file.parent)
-                defines, includes = {**given, **defines}, [*includes, *folders]
+        project = project_of_database(settings.compile_commands)
+        known = [file.resolve() for file in files]
+        files += [file for file in project.sources if not files or file.resolve() in known]
+        project = dataclasses.replace(project, run_in=Path.cwd())
+    elif len(settings.files) == 1 and settings.files[0].is_dir() and (project := project_in(settings.files[0])):
+        files = list(project.sources) or files
+    if project is None:
+        root = settings.files[0].resolve() if len(settings.files) == 1 and settings.files[0].is_dir() else None
+        project = Project((), {}, (), (), Path.cwd(), root)
+    if settings.arguments is not None:
+        project = dataclasses.replace(project, arguments=settings.arguments)
+    defines, includes = {**project.defines, **settings.defines}, [*settings.includes, *project.includes]
     if settings.types < 1:
         raise ProgramError(f"--types {settings.types}: expected at least one precision parameter")
     if settings.vary is not None and not 0 <= settings.vary < 1:
@@ -265,13 +275,12 @@ def _completed(settings: AdoptSettings) -> AdoptSettings:
     for file in files:
         if not file.name.isprintable():
             raise ProgramError(f"{file.name!r}: give the file a name without control characters")
-    own = {name: int(value) for file in files for name, value in _COUNT.findall(file.read_text("utf-8", "replace"))}
+    own = {name: int(value) for file in files for name, value in COUNT.findall(file.read_text("utf-8", "replace"))}
     defines |= {
         name: str(own[name] if own.get(name) in values else values[0]) for name, values in settings.macros.items()
     }
-    return dataclasses.replace(
-        settings, files=tuple(files), defines=defines, includes=tuple(dict.fromkeys(map(Path.resolve, includes)))
-    )
+    folders = tuple(dict.fromkeys(map(Path.resolve, includes)))
+    return dataclasses.replace(settings, files=tuple(files), defines=defines, includes=folders), project
 
 
 def _sources_in(folder: Path) -> list[Path]:
@@ -283,37 +292,6 @@ def _sources_in(folder: Path) -> list[Path]:
         for name in _INCLUDED.findall(file.read_text(encoding="utf-8", errors="replace"))
     }
     return [file for file in found if file.resolve() not in included]
-
-
-def _commands(path: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Yield the files of a compilation database, each with the words of its command.
-
-    Raises:
-        ProgramError: it is none.
-    """
-    try:
-        for entry in json.loads(path.read_text(encoding="utf-8")):
-            folder = Path(entry["directory"])
-            words = entry.get("arguments") or shlex.split(entry["command"])
-            if not all(isinstance(word, str) for word in words):
-                raise TypeError("'arguments' of a file are no texts")
-            yield folder / entry["file"], words
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ProgramError(f"{path} is not a compilation database (compile_commands.json): {error}") from None
-
-
-def _flags(words: Sequence[str], folder: Path) -> tuple[dict[str, str], list[Path]]:
-    """Return the macros and the folders of headers of a compiler's command."""
-    defines, includes = {}, []
-    words = [*words, ""]
-    for word, after in itertools.pairwise(words):
-        flag, value = word[:2], word[2:] or after
-        if flag == "-D":
-            name, _, text = value.partition("=")
-            defines[name] = text
-        elif flag == "-I":
-            includes.append(folder / value)
-    return defines, includes
 
 
 def _name(settings: AdoptSettings) -> str:
@@ -336,11 +314,10 @@ def _told_what_is_missing(files: Sequence[Path]) -> Iterator[None]:
 
 def _macros_in_makefiles(folders: Iterable[Path], message: str) -> Iterator[str]:
     unknown = set(re.findall(r"'(\w+)'", message))
-    for path in (folder / name for folder in folders for name in _MAKEFILES):
-        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-        given = dict.fromkeys(f"-D {macro}" for macro in _GIVEN.findall(text) if macro.partition("=")[0] in unknown)
-        if given:
-            yield f"{path.name} gives the compiler macros; add {' '.join(given)}"
+    for project in filter(None, map(project_in, folders)):
+        given = [f"-D {name}={value}".removesuffix("=") for name, value in project.defines.items() if name in unknown]
+        if given and project.origin is not None:
+            yield f"{project.origin.name} gives the compiler macros; add {' '.join(given)}"
 
 
 def _files_not_given(folders: Iterable[Path], files: Sequence[Path], message: str) -> Iterator[str]:
@@ -352,7 +329,7 @@ def _files_not_given(folders: Iterable[Path], files: Sequence[Path], message: st
             yield f"{path} may have it: give all files of the program"
 
 
-def _read_and_built(settings: AdoptSettings, on_progress: Callable[[str], None]) -> _Compiled:
+def _read_and_built(settings: AdoptSettings, project: Project, on_progress: Callable[[str], None]) -> _Compiled:
     """Read a program and compile it for the processor.
 
     Raises:
@@ -370,7 +347,7 @@ def _read_and_built(settings: AdoptSettings, on_progress: Callable[[str], None])
         on_progress("compiling the program")
         refused = _refused(program)
         try:
-            return _Compiled(program, _built(program, split_kernels(program)), "host", refused)
+            return _Compiled(program, project, _built(program, split_kernels(program)), "host", refused)
         except ProgramError as error:
             if not refused:
                 raise
@@ -424,23 +401,38 @@ def _built(program: Program, files: Sequence[SourceFile]) -> Built:
 
 
 def _captured(
-    program: Program, built: Built, settings: AdoptSettings, folder: Path, refused: Collection[str]
-) -> Capture:
-    """Run a program and record what it does.
+    compiled: _Compiled, arguments: Sequence[str], settings: AdoptSettings, folder: Path
+) -> tuple[_Compiled, Capture]:
+    """Run a program and record what it does, with smaller numbers if the run is too long.
 
     Raises:
         ProgramError: it cannot be run, takes too long, or finds its results wrong.
     """
-    try:
-        return capture(
-            built,
-            settings.arguments,
-            folder,
-            own=refused,
-            time_limit_s=settings.time_limit_s,
+    program, attempts = compiled.program, itertools.count()
+    made: dict[tuple[tuple[str, int], ...], _Compiled] = {(): compiled}
+
+    def record(arguments: Sequence[str], macros: Mapping[str, int], time_limit_s: float) -> tuple[_Compiled, Capture]:
+        key = tuple(sorted(macros.items()))
+        if key not in made:
+            made[key] = _with_macros(compiled, macros, settings)
+        captured = capture(
+            made[key].built,
+            arguments,
+            folder / str(next(attempts)),
+            run_in=compiled.project.run_in,
+            own=compiled.refused,
+            time_limit_s=time_limit_s,
             paddings=paddings(program),
         )
-    except TooLongError as error:
+        return made[key], captured
+
+    given = {*settings.defines, *settings.macros}
+    macros = {n: v for n, v in macros_of(program).items() if n not in given} if compiled.backend == "host" else {}
+    try:
+        if settings.arguments is not None:
+            return record(arguments, {}, settings.time_limit_s)
+        return recorded(record, program, arguments, macros, settings.time_limit_s)
+    except TooLargeError as error:
         raise ProgramError(
             f"{error}\ngive it a smaller problem, for a run of about a second, which tuning repeats: "
             f"{', or '.join(_made_smaller(program))}; adopt --time-limit SECONDS waits for longer"
@@ -456,8 +448,16 @@ def _captured(
         ) from None
 
 
+def _with_macros(compiled: _Compiled, macros: Mapping[str, int], settings: AdoptSettings) -> _Compiled:
+    """Return a program with other values of macros, compiled for the processor."""
+    of = compiled.program
+    defines = {**of.defines, **{name: str(value) for name, value in macros.items()}}
+    program = dataclasses.replace(read(of.sources, defines, of.includes, settings.kernels), macros=of.macros)
+    return dataclasses.replace(compiled, program=program, built=_built(program, split_kernels(program)))
+
+
 def _macros_that_run(
-    program: Program, captured: Capture, settings: AdoptSettings, scratch: Path
+    program: Program, captured: Capture, run_in: Path, settings: AdoptSettings, scratch: Path
 ) -> tuple[dict[str, tuple[int, ...]], list[str]]:
     """Return the values of macros with which the program runs on memory of the same sizes, and why others are left out.
 
@@ -474,8 +474,9 @@ def _macros_that_run(
                 other = read(program.sources, {**program.defines, name: str(value)}, program.includes, settings.kernels)
                 ran = capture(
                     _built(other, split_kernels(other)),
-                    settings.arguments,
+                    captured.arguments,
                     scratch / f"{name}-{value}",
+                    run_in=run_in,
                     time_limit_s=settings.time_limit_s,
                     is_repeated=False,
                     may_fail=True,
@@ -497,22 +498,23 @@ def _macros_that_run(
 
 def _made_smaller(program: Program) -> list[str]:
     """Return what there is to make a program do less, in words: its arguments, macros, or else numbers in its text."""
-    texts = [file.text for file in program.files]
-    found = [(name, value) for text in texts for name, value in _COUNT.findall(text) if not _OF_BLOCKS.search(name)]
-    macros = [f"{name}={value}" for name, value in found[:_MOST_MACROS]]
-    ways = ["smaller arguments behind --"] if any(re.search(r"\bargv\b", text) for text in texts) else []
+    macros = [f"{name}={value}" for name, value in macros_of(program).items()][:_MOST_MACROS]
+    has_arguments = any(re.search(r"\bargv\b", file.text) for file in program.files)
+    ways = ["smaller arguments behind --"] * has_arguments
     ways += [f"macros ({', '.join(macros)}) with -D NAME=VALUE"] if macros else []
     return ways or ["smaller numbers of elements or steps in its text, which takes no arguments"]
 
 
-def _no_launch(built: Built, settings: AdoptSettings) -> str:
+def _no_launch(built: Built, captured: Capture) -> str:
     return (
-        f"{built.name}, run with arguments {' '.join(settings.arguments) or '(none)'}, launched no kernel: each launch "
+        f"{built.name}, run with arguments {' '.join(captured.arguments) or '(none)'}, launched no kernel: each launch "
         "failed with an error code, as one without blocks or threads does, or with more than 1,024 threads in a block"
     )
 
 
-def _check_loops(program: Program, captured: Capture, built: Built, settings: AdoptSettings, folder: Path) -> None:
+def _check_loops(
+    program: Program, captured: Capture, compiled: _Compiled, settings: AdoptSettings, folder: Path
+) -> None:
     """Check that a program does with kernels what it does with the loops that these were, in either order.
 
     Raises:
@@ -520,12 +522,15 @@ def _check_loops(program: Program, captured: Capture, built: Built, settings: Ad
     """
 
     def ran(program: Built, name: str, **how: Any) -> str:
-        return run(program, settings.arguments, writes=_made(folder / name), **how).output
+        writes, run_in = _made(folder / name), compiled.project.run_in
+        return run(program, captured.arguments, writes=writes, folder=run_in, **how).output
 
     original = _built(program, own_files(program))
     printed, others = [ran(original, "plain")], [captured.output]
-    with contextlib.suppress(TooLongError):  # backwards no loop is vectorised
-        others.append(ran(built, "backwards", time_limit_s=settings.time_limit_s, may_fail=True, backwards=True))
+    with contextlib.suppress(TooLargeError):  # backwards no loop is vectorised
+        others.append(
+            ran(compiled.built, "backwards", time_limit_s=settings.time_limit_s, may_fail=True, backwards=True)
+        )
     if any(told_apart(printed, other, _LARGEST_DIFFERENCE) for other in others):
         printed.append(ran(original, "other_clock", is_clock_fast=True))
     for other in others:
@@ -666,7 +671,7 @@ def _error(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
     return error if np.isfinite(error) else math.inf
 
 
-def _given(program: Program, settings: AdoptSettings, captured: Capture) -> dict[str, Any]:
+def _given(program: Program, settings: AdoptSettings, captured: Capture, project: Project) -> dict[str, Any]:
     """Return how a program is read, compiled and run."""
     return {
         "files": {str(file.path): _hash_of(file.path) for file in program.files},
@@ -674,11 +679,12 @@ def _given(program: Program, settings: AdoptSettings, captured: Capture) -> dict
         "defines": dict(program.defines),
         "macros": list(program.macros),
         "includes": [str(path) for path in program.includes],
-        "arguments": list(settings.arguments),
+        "arguments": list(captured.arguments),
         "kernels": list(settings.kernels),
         "refused": list(captured.own),
         "check": captured.check,
-        "run_in": str(Path.cwd()),
+        "root": str(project.root or common_folder([file.path for file in program.files])),
+        "run_in": str(project.run_in),
     }
 
 
@@ -733,7 +739,7 @@ def _document(
         "kept": {each.name: each.kept for each in made.found.kept},
         "sizes": {name: value for name, (_, value) in sizes.arguments.items()},
         "size_arguments": {name: place for name, (place, _) in sizes.arguments.items()},
-        "no_sizes": [*sizes.refused, *not_given(program, settings.arguments)],
+        "no_sizes": [*sizes.refused, *not_given(program, captured.arguments)],
         "draws": dataclasses.asdict(made.found.draws),
         "zeros": list(made.found.zeros),
         "refused": [str(refusal) for refusal in program.refusals],
@@ -763,6 +769,25 @@ def _notes_of(captured: Capture) -> Iterator[str]:
         yield f"run again, the program did not do the same: {difference}; what is tuned is its second run"
     for left_out in captured.left_out:
         yield f"left out of the record, for its size: {left_out}"
+
+
+def _notes_of_arguments(project: Project, captured: Capture) -> Iterator[str]:
+    """Say what a Makefile says of a program, and which of its arguments are smaller in the run."""
+    if project.origin is not None:
+        macros = [f"-D {name}={value}".removesuffix("=") for name, value in project.defines.items()]
+        folders = [f"-I {path}" for path in project.includes]
+        words = [*(path.name for path in project.sources), *macros, *folders, "--", *project.arguments]
+        yield f"as {project.origin} says: {' '.join(words)}; run in {project.run_in}"
+    if captured.arguments != project.arguments:
+        given, own = (" ".join(each) for each in (captured.arguments, project.arguments))
+        yield f"run with {given} ({project.origin and project.origin.name} says {own}: too long on a processor)"
+
+
+def _notes_of_macros(program: Program, run: Program) -> Iterator[str]:
+    """Say which macros have a smaller value in the run than in the program's text."""
+    for name in run.defines.keys() - program.defines.keys() - run.macros.keys():
+        own = macros_of(program)[name]
+        yield f"run with -D {name}={run.defines[name]} (the text says {own}: too long on a processor)"
 
 
 def _notes_of_parts(refused: Iterable[str]) -> Iterator[str]:

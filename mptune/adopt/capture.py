@@ -48,6 +48,8 @@ FOR_KERNEL: Final = -2
 FOR_LIBRARY: Final = -4
 #: The same: the initial value of a variable, told when the host first uses it.
 INITIAL: Final = -3
+#: How many times as long as the first run a later one may take, which records data.
+_LONGER: Final = 4
 #: Bytes of earlier copies to the host that are kept, of each and of all together.
 _SMALL_BYTES: Final = 1 << 16
 _EARLIER_BYTES: Final = 1 << 26
@@ -328,7 +330,7 @@ def capture(
         arguments: of its command line.
         folder: where the data of the record lie as long as it is used; made if need be.
         run_in: where the program runs; by default where this process does.
-        time_limit_s: how long each run may take.
+        time_limit_s: how long the first run may take; those after it, which keep data, four times as long.
         is_repeated: whether it is run twice. Of a single run no data are kept.
         may_fail: whether its own check may fail.
         own: the names of kernels that count as part of the host.
@@ -350,7 +352,7 @@ def capture(
             own=own,
             keeps_left=keeps_left,
             folder=run_in,
-            time_limit_s=time_limit_s,
+            time_limit_s=time_limit_s * (1 if number == 1 else _LONGER),
             may_fail=may_fail,
         )
         operations = _read(record)

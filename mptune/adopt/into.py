@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from mptune import __version__
 from mptune.accuracy.evaluate import evaluate_outputs
-from mptune.adopt.adopting import SOURCES
 from mptune.adopt.answers import UNNAMED, Answers
 from mptune.adopt.capture import (
     Capture,
@@ -39,6 +38,7 @@ from mptune.adopt.findings import SIGNED, UNSIGNED
 from mptune.adopt.launched import classes_in
 from mptune.adopt.left_over import wide_operations
 from mptune.adopt.live import with_sizes
+from mptune.adopt.makefiles import COMPILED, project_in
 from mptune.adopt.parsing import ProgramError, SourceFile
 from mptune.adopt.patching import SPELLED, Patch, own_types
 from mptune.adopt.patching_loops import patch
@@ -130,6 +130,7 @@ def into(
         RunFileError: the run does not say what program it is of.
     """
     record = _Record.of(found, settings)
+    settings, run_in = _as_made(settings, record)
     arguments = record.arguments_of(found) if settings.arguments is None else settings.arguments
     document: dict[str, Any] = {
         "kernel": found.kernel,
@@ -167,7 +168,11 @@ def into(
         on_progress("running the program")
         original = _built(program, own_files(program))
         captured = capture(
-            _built_to_record(program, original), arguments, scratch / "original", paddings=paddings(program)
+            _built_to_record(program, original),
+            arguments,
+            scratch / "original",
+            run_in=run_in,
+            paddings=paddings(program),
         )
         classes = classes_in(program, captured)
         own = own_types(classes)
@@ -180,14 +185,14 @@ def into(
         on_progress("running both")
         theirs = Answers(program, classes, own)
         again, ours = _run_patched(
-            macros.program(program), classes, patched, built, record, arguments, scratch / "patched"
+            macros.program(program), classes, patched, built, record, arguments, scratch / "patched", run_in
         )
         judged = _judged(found, objective, record, ours.of(again), theirs.of(captured))
-        rounds = _timed((original, built), arguments, scratch)
+        rounds = _timed((original, built), arguments, scratch, run_in)
         originals, new = [old for old, _ in rounds], rounds[0][1]
         writes = scratch / "other_clock"
         writes.mkdir()
-        originals.append(run(original, arguments, writes=writes, may_fail=True, is_clock_fast=True))
+        originals.append(run(original, arguments, writes=writes, folder=run_in, may_fail=True, is_clock_fast=True))
         runs = (captured, again) if not program.originals else (originals[0], new)
         limit = objective.limits.get("error", max(objective.limits.values(), default=math.inf))
         said = _said(originals, new, max(objective.limits.values(), default=_PRINTED))
@@ -304,11 +309,13 @@ class _Record:
             program = said["program"]
             files = {Path(path): str(digest) for path, digest in program["files"].items()}
             sources = [Path(path) for path in program["sources"]]
-            if not sources or not all(path in files and path.suffix in SOURCES for path in sources):
+            if not sources or not all(path in files and path.suffix in COMPILED for path in sources):
                 raise ValueError(f"{', '.join(map(str, sources)) or 'nothing'} is no source of a program")
             if "\0" in "".join((*program["files"], *program["includes"])):
                 raise ValueError("a path has a null character")
-            root = common_folder(list(files))
+            root = Path(program.get("root", "/"))
+            if not all(path.is_relative_to(root) for path in sources):
+                root = common_folder(list(files))
             folders = map(Path, program["includes"])
             return cls(
                 name=str(said["name"]),
@@ -412,6 +419,19 @@ class _Record:
                     "again with -D"
                 )
         return found
+
+
+def _as_made(settings: IntoSettings, record: _Record) -> tuple[IntoSettings, Path]:
+    """Return the settings with the folders and macros that a folder's own Makefile gives, and where the program runs.
+
+    Of the macros of the record, those count as given that the Makefile has with the same values.
+    """
+    project = project_in(settings.program) if settings.program.is_dir() else None
+    if project is None:
+        return settings, Path.cwd()
+    same = {name: value for name, value in project.defines.items() if record.defines.get(name) == value}
+    folders = (*settings.includes, *project.includes)
+    return dataclasses.replace(settings, defines={**same, **settings.defines}, includes=folders), project.run_in
 
 
 def _places(program: Program, settings: IntoSettings) -> dict[Path, Path]:
@@ -562,6 +582,7 @@ def _run_patched(
     record: _Record,
     arguments: Sequence[str],
     folder: Path,
+    run_in: Path,
 ) -> tuple[Capture, Answers]:
     """Run a patched program and record it; return the record with its reader."""
     types = patched.types
@@ -570,7 +591,7 @@ def _run_patched(
         program = read(program.sources, program.defines, program.includes, record.tuned, texts)
         classes = type_classes(program)
         types = own_types(classes)
-    captured = capture(_built_to_record(program, built), arguments, folder, may_fail=True)
+    captured = capture(_built_to_record(program, built), arguments, folder, run_in=run_in, may_fail=True)
     return captured, Answers(program, classes, types)
 
 
@@ -825,7 +846,9 @@ def _said(originals: Sequence[Ran], new: Ran, tolerance: float) -> dict[str, dic
 # -- timing ------------------------------------------------------------------------------------------
 
 
-def _timed(programs: tuple[Built, Built], arguments: Sequence[str], scratch: Path) -> list[tuple[Ran, Ran]]:
+def _timed(
+    programs: tuple[Built, Built], arguments: Sequence[str], scratch: Path, run_in: Path
+) -> list[tuple[Ran, Ran]]:
     """Run two programs on this machine's processor, in turns; return a pair of runs for each round.
 
     Short programs run more often, since other work on the machine disturbs them more.
@@ -837,7 +860,8 @@ def _timed(programs: tuple[Built, Built], arguments: Sequence[str], scratch: Pat
         for folder in writes:
             folder.mkdir()
         first, second = (
-            run(each, arguments, writes=folder, may_fail=True) for each, folder in zip(programs, writes, strict=True)
+            run(each, arguments, writes=folder, folder=run_in, may_fail=True)
+            for each, folder in zip(programs, writes, strict=True)
         )
         rounds.append((first, second))
         spent_s += first.seconds + second.seconds

@@ -21,7 +21,6 @@ import struct
 import subprocess
 import tempfile
 import textwrap
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +45,7 @@ from mptune.adopt.capture import (
     capture,
     operation,
 )
-from mptune.adopt.running import Built, named
+from mptune.adopt.running import Built, named, worked_s
 from mptune.backends.processes import Child, in_words
 from mptune.errors import KernelError
 from mptune.kernel import Application, Argument, Sizes
@@ -59,8 +58,6 @@ if TYPE_CHECKING:
 LIVE: Final = "live.json"
 SHARED: Final = "shared_bytes"
 _NUMBER: Final = struct.Struct("=I")
-#: Linux's clock of the processor time of all threads of a process, in a clock's number.
-_PROCESS_CLOCK: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +225,7 @@ class Live:
                 "MPTUNE_OWN": named(given["refused"]),
             }
             run_in = given["run_in"] if Path(given["run_in"]).is_dir() else None
-            printed, host_s = work / "printed", math.nan
+            printed = work / "printed"
             with ours, printed.open("wb") as out:
                 with theirs:
                     child = Child(
@@ -244,8 +241,7 @@ class Live:
                         for told in _operations(stream):
                             turn.do(told, stream, ours)
                         turn.end(self._answers)
-                    with contextlib.suppress(OSError):
-                        host_s = time.clock_gettime(~child.pid << 3 | _PROCESS_CLOCK)
+                    host_s = worked_s(child)
                     code = child.wait()
             if turn.is_stale:
                 return False

@@ -137,10 +137,10 @@ def facts_of(texts: Iterable[str]) -> dict[str, KernelFacts]:
         for call in _CALL.finditer(text):
             if call[1] in _NO_FUNCTIONS:
                 continue
-            end = _closed(text, call.end() - 1)
+            end = closed(text, call.end() - 1)
             body = _BEFORE_BODY.match(text, end) if end else None
             if body:
-                note(call[1], text[body.end() - 1 : _closed(text, body.end() - 1) or len(text)])
+                note(call[1], text[body.end() - 1 : closed(text, body.end() - 1) or len(text)])
         for start in re.finditer(r"\b__global__\b", text):
             name, end = _declared(text, start.end())
             if name:
@@ -265,7 +265,7 @@ def kernel_at(address: str) -> str:
     before = ""
     while address != before:
         before, address = address, _ADDRESS.sub("", address.strip())
-        if address.startswith("(") and _closed(address, 0) == len(address):
+        if address.startswith("(") and closed(address, 0) == len(address):
             address = address[1:-1]
     return address
 
@@ -327,7 +327,7 @@ def _is_in_braces(code: str, at: int, but: str) -> bool:
     return any(opened)
 
 
-def _closed(code: str, opening: int) -> int | None:
+def closed(code: str, opening: int) -> int | None:
     """Return the place after the bracket that closes the one at a place."""
     depth = 0
     pattern = re.compile(r"[{}]" if code[opening] == "{" else r"[()]")
@@ -341,7 +341,7 @@ def _closed(code: str, opening: int) -> int | None:
 def _declared(code: str, at: int) -> tuple[str, int]:
     """Return the name of the function whose declaration goes on at a place, and where its parameters end."""
     while (call := _CALL.search(code, at)) is not None:
-        end = _closed(code, call.end() - 1)
+        end = closed(code, call.end() - 1)
         if end is None or ";" in code[at : call.start()]:
             return "", at
         if not call[1].startswith("__"):
@@ -355,7 +355,7 @@ def _callee(code: str, end: int) -> int | None:
     end = len(code[:end].rstrip())
     opening = end
     if code[:end].endswith(")"):  # (*kernel)<<<...>>>
-        return next((at for at in range(end - 1, -1, -1) if code[at] == "(" and _closed(code, at) == end), None)
+        return next((at for at in range(end - 1, -1, -1) if code[at] == "(" and closed(code, at) == end), None)
     if code[:end].endswith(">"):
         inside = range(end - 2, max(end - 2000, 0), -1)
         opening = next((at for at in inside if code[at] == "<" and _closing_angle(code, at) == end - 1), end)

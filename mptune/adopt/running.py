@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import shutil
@@ -64,6 +65,10 @@ _FOR_GPU: Final = "this machine's GPU"
 _NO_OPENMP: Final = "zig has no OpenMP: parallel regions ran on one thread (g++ or clang++ with libomp has it)"
 _COMPILE_LIMIT_S: Final = 300.0
 _WATCHING_S: Final = 0.02
+#: How many times its limit a program may take on the clock as long as the processors, busy with others, worked less.
+_MOST_WAITING: Final = 4
+#: Linux's clock of the processor time of all threads of a process, in a clock's number.
+_PROCESS_CLOCK: Final = 2
 #: How long it may take to say where its time went.
 _LEAVING_S: Final = 2.0
 _MOST_KERNELS: Final = 5
@@ -92,8 +97,8 @@ _FAILED: Final = re.compile(
 )
 
 
-class TooLongError(ProgramError):
-    """A program did not end in its time."""
+class TooLargeError(ProgramError):
+    """A program did not end in its time, or used more memory than there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,7 +429,7 @@ def run(
         own: the kernels that count as part of the host in the record, by name.
         keeps_left: whether what is left in memory of the device is recorded as copies to the host.
         folder: where it runs; by default where this process does.
-        time_limit_s: how long it may run.
+        time_limit_s: how long it may run: on the clock, or on processors where these are busy with something else.
         memory_limit_bytes: how much memory it may use; by default what is left here, less a tenth.
         may_fail: whether it may exit with another code than 0, as a program does that finds its results wrong.
         backwards: whether the threads of its kernels run from the last to the first, where they wait for no other.
@@ -432,8 +437,8 @@ def run(
             such a run and in another one is no time.
 
     Raises:
-        TooLongError: it ran out of time.
-        ProgramError: it ran out of memory, crashed, or exited with another code than 0.
+        TooLargeError: it ran out of time or memory.
+        ProgramError: it crashed, or exited with another code than 0.
     """
     limit = memory_limit_bytes or available_memory_bytes() * 9 // 10
     with tempfile.TemporaryDirectory(prefix="mptune-") as name:
@@ -441,13 +446,13 @@ def run(
         program = work / re.sub(r"\W+", "_", built.name)
         program.write_bytes(built.image)
         program.chmod(0o700)
-        environment = {**os.environ, "MPTUNE_WRITES": str(writes), "MPTUNE_MEMORY_BYTES": str(limit)}
+        environment = {**os.environ, "MPTUNE_WRITES": str(writes.resolve()), "MPTUNE_MEMORY_BYTES": str(limit)}
         # What a driver keeps on disk would be taken for a file of the program.
         environment["CUDA_CACHE_DISABLE"] = "1"
         environment.pop("MPTUNE_CAPTURE_PLAN", None)
         environment["MPTUNE_BACKWARDS"] = str(int(backwards))
         environment["MPTUNE_CLOCK"] = str(_CLOCK_SPEED if is_clock_fast else 1)
-        ended = record if record is not None else work
+        ended = work if record is None else record.resolve()
         environment |= {"MPTUNE_CAPTURE": str(ended), "MPTUNE_LEFT": str(int(keeps_left)), "MPTUNE_OWN": named(own)}
         if plan is not None:
             (work / "plan").write_text("\n".join(map(str, plan)))
@@ -467,7 +472,7 @@ def run(
         seconds = min(running(), clock_s)
         said = _said(ended / "ended.json")
         if code is None:
-            raise TooLongError(_where_time_went(built.name, arguments, time_limit_s, clock_s, seconds, said))
+            raise TooLargeError(_where_time_went(built.name, arguments, time_limit_s, clock_s, seconds, said))
         # What it is called differs from run to run.
         printed, complaints = (
             path.read_text(encoding="utf-8", errors="replace").replace(str(program), f"./{program.name}")
@@ -524,9 +529,10 @@ def _watched(child: Child, output: Path, name: str, time_limit_s: float, memory_
     """Wait for the end of a program, and return how it ended; None if it was told to after its time.
 
     Raises:
-        ProgramError: it uses more memory, or prints too much.
+        TooLargeError: it uses more memory.
+        ProgramError: it prints too much.
     """
-    deadline = time.monotonic() + time_limit_s
+    began = time.monotonic()
     page = os.sysconf("SC_PAGE_SIZE")
     pause = 0.001
     while (code := child.poll()) is None:
@@ -535,11 +541,12 @@ def _watched(child: Child, output: Path, name: str, time_limit_s: float, memory_
         except (OSError, IndexError, ValueError):
             used = 0
         if used > memory_limit_bytes:
-            raise ProgramError(
+            raise TooLargeError(
                 f"{name} used more than {in_words(memory_limit_bytes)} of memory and was ended; "
                 "give it a smaller problem"
             )
-        if time.monotonic() > deadline:
+        clock_s = time.monotonic() - began
+        if clock_s > time_limit_s and (clock_s > _MOST_WAITING * time_limit_s or not worked_s(child) < time_limit_s):
             child.signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_LEAVING_S)
@@ -549,6 +556,14 @@ def _watched(child: Child, output: Path, name: str, time_limit_s: float, memory_
         time.sleep(pause)
         pause = min(2 * pause, _WATCHING_S)
     return code
+
+
+def worked_s(child: Child) -> float:
+    """Return how long a process has kept processors busy; NaN where that is not known."""
+    try:
+        return time.clock_gettime(~child.pid << 3 | _PROCESS_CLOCK)
+    except OSError:
+        return math.nan
 
 
 def _said(path: Path) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class FoundSizes:
     other_blocks: frozenset[str] = frozenset()
 
 
-def find_sizes(program: Program, built: Built, captured: Capture, scratch: Path) -> FoundSizes:
+def find_sizes(program: Program, built: Built, captured: Capture, scratch: Path, run_in: Path) -> FoundSizes:
     """Find out which arguments are sizes, by one run for each in which it has another value.
 
     Args:
@@ -54,6 +54,7 @@ def find_sizes(program: Program, built: Built, captured: Capture, scratch: Path)
         built: the program, to be run.
         captured: its own run.
         scratch: a folder for the records of runs, made if need be.
+        run_in: the folder in which the program runs.
     """
     spent = stopwatch()
     values = {place: int(m[2]) for place, text in enumerate(captured.arguments, 1) if (m := _WHOLE.fullmatch(text))}
@@ -74,6 +75,7 @@ def find_sizes(program: Program, built: Built, captured: Capture, scratch: Path)
                 built,
                 with_sizes(captured.arguments, {place: other}),
                 scratch / str(place),
+                run_in=run_in,
                 time_limit_s=_FINDING_S,
                 is_repeated=False,
                 may_fail=True,
@@ -126,7 +128,7 @@ def _names(program: Program, captured: Capture, values: Mapping[int, int]) -> di
     for place, value in values.items():
         is_alone = list(values.values()).count(value) == 1
         of_kernels = [name for name, known in passed.items() if is_alone and known == {value}]
-        for name in (*_option(captured.arguments, place), *_read_into(program, place), *of_kernels):
+        for name in (*option_of(captured.arguments, place), *read_into(program, place), *of_kernels):
             is_another = name in passed and passed[name] != {value}
             is_free = name.isidentifier() and not keyword.iskeyword(name) and not _TAKEN.fullmatch(name)
             if is_free and not is_another and name not in pointers and name not in found.values():
@@ -137,7 +139,7 @@ def _names(program: Program, captured: Capture, values: Mapping[int, int]) -> di
     return found
 
 
-def _option(arguments: Sequence[str], place: int) -> Iterator[str]:
+def option_of(arguments: Sequence[str], place: int) -> Iterator[str]:
     """Yield the word of the option that an argument is of: ``nx`` for ``--nx 300``, ``--nx=300`` and ``nx=300``."""
     own = _WHOLE.fullmatch(arguments[place - 1])
     before = _OPTION.fullmatch(arguments[place - 2]) if place > 1 else None
@@ -147,7 +149,7 @@ def _option(arguments: Sequence[str], place: int) -> Iterator[str]:
             return
 
 
-def _read_into(program: Program, place: int) -> Iterator[str]:
+def read_into(program: Program, place: int) -> Iterator[str]:
     """Yield the variables that the text of a program reads an argument into."""
     for file in program.files:
         yield from re.findall(rf"(\w+)\s*=(?!=)[^;,]*?\bargv\s*\[\s*{place}\s*\]", file.text)

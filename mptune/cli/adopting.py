@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 def adopt(output: Path | None, json: bool, **given: Any) -> None:
     """Make a program in CUDA, HIP, or C++ with OpenMP loops a tunable application.
 
-    The program is given by all of its files or their folder. It runs with the ARGUMENTS after -- on an NVIDIA GPU if a
-    GPU and nvcc are available, else on the processor. Kernels are tuned; without kernels, parallel loops of OpenMP.
+    The program is given by all of its files, or by its folder, whose Makefile then says the files, macros and arguments.
+    It runs with the ARGUMENTS after -- on an NVIDIA GPU if a GPU and nvcc are available, else on the processor. Kernels
+    are tuned; without kernels, parallel loops of OpenMP.
     """
     of_program = options.pop_adoption(given)
     document = _adopted({**given, **of_program}, output)
@@ -71,12 +72,15 @@ def _cleaned_up() -> Iterator[None]:
 
 def definition_of(given: Sequence[str], settings: Mapping[str, Any], backend: str = "auto") -> str:
     """Return the given kernel; a program is adopted, recorded on the host for that backend, and its folder returned."""
+    from mptune.adopt.makefiles import SOURCES, builds_by_itself
+
     files = [Path(text) for text in given]
-    sources = (".cu", ".hip", ".cpp", ".cc", ".cxx")
 
     def is_program(path: Path) -> bool:
-        return path.suffix in sources or (
-            path.is_dir() and not any(path.glob("*.py")) and any(f.suffix in sources for f in path.iterdir())
+        return path.suffix in SOURCES or (
+            path.is_dir()
+            and not any(path.glob("*.py"))
+            and (builds_by_itself(path) or any(file.suffix in SOURCES for file in path.iterdir()))
         )
 
     for path in files:
@@ -179,8 +183,7 @@ def write_into(run: Run, trial: Trial, objective: Objective, given: Mapping[str,
     """Write a program with the types of a trial, print the result and return the exit code; ``given``: IntoSettings."""
     from mptune.adopt.into import IntoSettings, into
 
-    record, arguments = given["record"] and Path(given["record"]), given["arguments"] or None
-    settings = IntoSettings(**{**given, "record": record, "arguments": arguments})
+    settings = IntoSettings(**{**given, "record": given["record"] and Path(given["record"])})
     with _cleaned_up(), counter("patching the program") as count:
         document = into(run, trial, objective, settings, on_progress=lambda _: count())
     print_json(document) if json else print_patched(document)

@@ -240,10 +240,10 @@ class WithArguments(click.Command):
     """A command with the arguments of a program after ``--``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments before ``--``; the others become the parameter ``arguments``."""
+        """Parse the arguments before ``--``; the others become the parameter ``arguments``, None without ``--``."""
         at = args.index("--") if "--" in args else len(args)
         rest = super().parse_args(ctx, args[:at])
-        ctx.params["arguments"] = tuple(args[at + 1 :])
+        ctx.params["arguments"] = tuple(args[at + 1 :]) if at < len(args) else None
         return rest
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:

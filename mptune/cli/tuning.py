@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 @options.as_json
 def tune(
     kernel: tuple[str, ...],
-    arguments: tuple[str, ...],
+    arguments: tuple[str, ...] | None,
     size: Sequence[str],
     several_sizes: dict[str, tuple[int, ...]],
     trial_limit: str,
@@ -86,7 +86,7 @@ def tune(
     """
     from mptune.source.loading import load_tunable
 
-    of_program = options.pop_adoption(given) | ({"arguments": arguments} if arguments else {})
+    of_program = options.pop_adoption(given) | ({"arguments": arguments} if arguments is not None else {})
     definition = load_tunable(adopting.definition_of(kernel, of_program, given["backend"]))
     preset, sizes = options.parse_sizes(definition, size)
 

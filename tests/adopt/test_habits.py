@@ -71,7 +71,7 @@ def test_a_launch_that_leaves_out_a_parameter_with_a_default_is_told(tmp_path: P
 def test_macros_that_a_makefile_gives_are_named(tmp_path: Path) -> None:
     text = (PROGRAMS / "out_of_step.cu").read_text().replace("#define WIDTH 32\n", "")
     (tmp_path / "lacking.cu").write_text(text)
-    (tmp_path / "Makefile").write_text("CFLAGS = -O3 -DWIDTH=32 -DOTHER=1\n")
+    (tmp_path / "Makefile").write_text("main: lacking.cu\n\tnvcc -O3 -DWIDTH=32 -DOTHER=1 -o main lacking.cu\n")
     with pytest.raises(ProgramError, match=r"'WIDTH'[^\n]*\nMakefile gives the compiler macros; add -D WIDTH=32$"):
         adopt(AdoptSettings((tmp_path / "lacking.cu",)), tmp_path / "lacking")
 
