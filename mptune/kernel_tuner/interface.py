@@ -293,6 +293,7 @@ def tune_kernel(
                     sources=(read_run(cast(Cache, kept).path),) if excluded else (),
                     inputs=1,
                     verify=0,
+                    finals=bool(problem.precisions),
                     seed=seed or 0,
                     flags=_flags(compiler_options, backend),
                     on_progress=lambda progress: progressed(progress.trial),

@@ -62,6 +62,7 @@ class TuneSettings:
         inputs: draws of the inputs for errors in the search; the worst counts.
         verify: unseen inputs for the reported trials at the end; fewer, but at least 5, if they take more than a
             quarter of the run; 0 for none.
+        finals: whether the fastest trials and the baseline are timed again side by side at the end.
         workers: devices of this machine to evaluate on, one worker process for each.
         scheduler: evaluate on the devices of a cluster's workers: address of a Dask scheduler, path of its file, or
             any :class:`concurrent.futures.Executor`.
@@ -107,6 +108,7 @@ class TuneSettings:
     seed: Annotated[int, Between(0)] = 0
     inputs: Annotated[int, COUNT] = 3
     verify: Annotated[int, Between(0)] = 20
+    finals: bool = True
     workers: Annotated[int, COUNT] = 1
     scheduler: str | Executor | None = None
     compilers: Annotated[int | None, Between(0)] = None
