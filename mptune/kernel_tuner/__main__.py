@@ -20,6 +20,7 @@ from mptune.kernel_tuner.names import install, install_arrays
 @click.option("--max-error", type=float, metavar="X", help="Largest error allowed, instead of the script's atol.")
 @click.option("--budget", type=int, metavar="N", help="Evaluate this many configurations of each search.")
 @click.option("--backend", metavar="NAME", help="host, cuda, hip, or the GPU or processor that is here.")
+@click.option("--types", type=click.Choice(["auto"]), help="Tune the types of buffers and variables of CUDA kernels.")
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is the name of a module, such as pytest.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

@@ -26,7 +26,14 @@ from mptune.kernel import Kernel
 from mptune.kernel_tuner.accuracy import AccuracyObserver, Tunable
 from mptune.kernel_tuner.cache import Cache, key_of
 from mptune.kernel_tuner.observers import Observed, Outputs, made
-from mptune.kernel_tuner.problem import Problem, as_restriction, evaluated, listed_restrictions, values_of_argument
+from mptune.kernel_tuner.problem import (
+    Allowed,
+    Problem,
+    as_restriction,
+    evaluated,
+    listed_restrictions,
+    values_of_argument,
+)
 from mptune.kernel_tuner.results import (
     CompilationFailedConfig,
     ErrorConfig,
@@ -38,6 +45,7 @@ from mptune.kernel_tuner.results import (
     get_pareto_results,
     objective_defaults,
 )
+from mptune.kernel_tuner.source import Source
 from mptune.measure.base import Replay
 from mptune.measure.buffers import run_once
 from mptune.measure.program import Program
@@ -151,6 +159,7 @@ def tune_kernel(
     max_error: float | Mapping[str, float] | None = None,
     budget: int | None = None,
     backend: str | None = None,
+    types: str | None = None,
     **others: Any,
 ) -> tuple[Results, dict[str, Any]]:
     """Tune a kernel as Kernel Tuner does, and return its results and environment.
@@ -190,12 +199,16 @@ def tune_kernel(
         max_error: limit of the error of outputs, instead of ``atol``; not one of Kernel Tuner's arguments.
         budget: largest number of configurations, as ``max_fevals``; not one of Kernel Tuner's arguments.
         backend: one of mptune's backends; by default the GPU or the processor that is here.
+        types: "auto" tunes the types of a CUDA kernel's buffers and variables as well, as ``mptune.tune_source`` does;
+            errors are those against the kernel as it is written, and ``answer`` and ``verify`` are not used. Not one of
+            Kernel Tuner's arguments.
         others: arguments of Kernel Tuner that change nothing here.
 
     Raises:
         KernelError: an argument has no counterpart; the message names it.
     """
     _check(others)
+    types = types or _defaults.get("types")
     began = time.perf_counter()
     if answer is not None and len(answer) != len(arguments):
         raise KernelError(f"answer has {len(answer)} elements, expected {len(arguments)}, one for each argument")
@@ -225,6 +238,40 @@ def tune_kernel(
         results = Results(run, (shown(_with_metrics(kept.entries[key_of(c, [*tune_params])], metrics)) for c in found))
         environment = {"device_name": run.info.device, "simulation": True}
         environment["simulated_time"] = sum(each.get(name, 0.0) for each in results for name in _PHASES)
+    elif types is not None:
+        from mptune.from_source import tune_source  # reads programs, which takes long to import
+
+        divisors: list[Any] = [grid_div_x, grid_div_y, grid_div_z]
+        if cmem_args or callable(problem_size) or any(map(callable, divisors)):
+            raise KernelError("types='auto' takes no cmem_args, and no functions for problem_size and grid_div_*")
+        watching = made(observers)
+        text = Source(kernel_name, kernel_source, lang, defines, {}, len(arguments))
+        if text.language != "CUDA" or callable(kernel_source) or watching:
+            raise KernelError("types='auto' takes CUDA or HIP as text or files, and no observers")
+        one = {name: values[0] for name, values in tune_params.items() if len(values) == 1}
+        run = tune_source(
+            text.text({}),
+            kernel_name,
+            problem_size,
+            [values_of_argument(each) for each in arguments],
+            tune={name: list(values) for name, values in tune_params.items()},
+            shared=(smem_args or {}).get("size", 0),
+            grid_div_x=divisors[0],
+            grid_div_y=divisors[1],
+            grid_div_z=divisors[2],
+            types=types,
+            defines=defines,
+            restrictions=[Allowed(each, tune_params, one) for each in listed_restrictions(restrictions)],
+            budget=int(most or 100),
+            backend=_backend(backend, "CUDA"),
+            max_error=max_error if max_error is not None else _defaults.get("max_error"),
+            time_limit_s=options.get("time_limit"),
+            seed=seed or 0,
+            flags=_flags(compiler_options, _backend(backend, "CUDA")),
+            on_progress=lambda progress: shown(_result_of(progress.trial, one, metrics)),
+        )
+        results = Results(run, (_result_of(trial, one, metrics) for trial in run.trials))
+        environment = {"device_name": run.info.device}
     else:
         watching = made(observers)
         problem = Problem(
@@ -527,21 +574,30 @@ def _observed(observer: AccuracyObserver) -> Callable[..., float]:
 
 def _result(problem: Problem, trial: Trial, metrics: Mapping[str, Any] | None) -> Result:
     """Return a trial as Kernel Tuner has it."""
-    result: Result = problem.own(trial.configuration)
+    result = _result_of(trial, {}, None, problem.own(trial.configuration))
+    if "__error__" not in result:
+        if not problem.is_compared:
+            numbers = trial.measurement.metrics
+            result = {name: value for name, value in result.items() if name not in numbers or "error" not in name}
+        result |= {key: trial.measurement.metrics[name] for key, name in problem.errors.items()}
+    return _with_metrics(result, metrics)
+
+
+def _result_of(
+    trial: Trial, fixed: Mapping[str, Any], metrics: Mapping[str, Any] | None, own: Mapping[str, Any] | None = None
+) -> Result:
+    """Return a trial with the values of parameters as the user gave them."""
+    result: Result = {**fixed, **(trial.configuration if own is None else own)}
     measured = trial.measurement
     if trial.status is not Status.OK:
         result["__error__"] = _FAILED.get(trial.status, RuntimeFailedConfig)()
         result["message"] = trial.message
     else:
         result["time"], result["times"] = trial.time_ms, list(measured.times_ms)
-        numbers = {n: v for n, v in measured.metrics.items() if n not in ("time_ms", "time_min_ms")}
-        if not problem.is_compared:
-            numbers = {name: value for name, value in numbers.items() if "error" not in name}
-        result |= numbers
-        result |= {key: measured.metrics[name] for key, name in problem.errors.items()}
+        result |= {n: v for n, v in measured.metrics.items() if n not in ("time_ms", "time_min_ms")}
     result |= {name: 1000 * measured.durations_s.get(phase, 0.0) for name, phase in _PHASES.items()}
-    result |= {"strategy_time": 0.0, "framework_time": 0.0}
-    return {**_with_metrics(result, metrics), "timestamp": str(datetime.now(UTC))}
+    result |= {"strategy_time": 0.0, "framework_time": 0.0, "timestamp": str(datetime.now(UTC))}
+    return _with_metrics(result, metrics)
 
 
 def _with_metrics(result: Result, metrics: Mapping[str, Any] | None) -> Result:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import math
 import os
 import re
-import tempfile
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +20,12 @@ from mptune.kernel_tuner.accuracy import Tunable, TunablePrecision
 from mptune.kernel_tuner.source import Source
 from mptune.precision import precision
 from mptune.source.flags import OPENCL_C
+from mptune.space.constraints import compile_constraint
 from mptune.space.expressions import Expression
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, Parameter, PrecisionParameter
 
 BLOCK_SIZES: Final = ("block_size_x", "block_size_y", "block_size_z")
-#: Bytes from which arrays reach other processes by a file.
+#: Bytes from which another process maps an array, instead of getting a copy.
 _LARGE: Final = 1 << 20
 
 
@@ -171,7 +168,7 @@ class Problem:
                     known = np.ascontiguousarray(known).view(known.real.dtype)
                 if known.size != option.values.size:
                     raise KernelError(f"the answer of {each.name} has {known.size} elements, not {option.values.size}")
-                known = _widest(known).reshape(-1)
+                known = known.reshape(-1)
                 expected[option.name] = np.nan_to_num(known) if is_verified or value is None else known
         names, grid = tuple(self.values), _Grid(problem_size, tuple(divisors), tuple(self.blocks))
         self._grid = grid
@@ -195,7 +192,7 @@ class Problem:
             ],
             sizes={"default": {}},
             inputs=_Given(self.inputs),
-            reference=_Given(expected),
+            reference=_Given(expected, is_reference=True),
             grid=[1] if is_c else grid,
             block=[1] if is_c else block,
             shared_bytes=_Shared(self.shared, grid) if self.shared else 0,
@@ -308,6 +305,18 @@ class _ConstraintObject:
         return bool(self.given(self.names, {name: [*self.domains[name]] for name in self.names}, values))
 
 
+class Allowed:
+    """A restriction over parameters of which some have only one value."""
+
+    def __init__(self, given: Any, values: Mapping[str, Sequence[Any]], fixed: Mapping[str, Any]) -> None:
+        self.constraint = compile_constraint(as_restriction(given, values), [*values])
+        self.fixed = dict(fixed)
+        self.__qualname__ = self.constraint.text
+
+    def __call__(self, **values: Any) -> bool:  # noqa: D102
+        return self.constraint.holds({**self.fixed, **values})
+
+
 class _NotAmong:
     """Holds for configurations that a cache has not."""
 
@@ -321,40 +330,40 @@ class _NotAmong:
 class _Given:
     """A function that always returns the same arrays: those that were given.
 
-    Other processes map large arrays from a file, which is deleted with the object.
+    Other processes map large arrays, from memory that is freed with the object.
     """
 
-    def __init__(self, arrays: Mapping[str, Any]) -> None:
+    #: Read by :mod:`mptune.data.data`.
+    keeps_types = True
+
+    def __init__(self, arrays: Mapping[str, Any], *, is_reference: bool = False) -> None:
         self.arrays = dict(arrays)
-        self._folder = ""
+        self._is_reference = is_reference
+        self._files: dict[str, IO[bytes]] = {}
 
     def __call__(self, *_: Any) -> dict[str, Any]:
-        return dict(self.arrays)
+        return {name: _widest(array) for name, array in self.arrays.items()} if self._is_reference else {**self.arrays}
 
-    def __getstate__(self) -> dict[str, Any]:
-        large = {name: array for name, array in self.arrays.items() if getattr(array, "nbytes", 0) >= _LARGE}
-        if large and not self._folder:
-            scratch = tempfile.TemporaryDirectory(prefix="mptune-", dir=_roomy(sum(a.nbytes for a in large.values())))
-            self._folder = scratch.name
-            weakref.finalize(self, scratch.cleanup)
-            for name, array in large.items():
-                np.save(Path(scratch.name) / f"{name}.npy", array, allow_pickle=False)
-        small = {name: array for name, array in self.arrays.items() if name not in large}
-        return {"arrays": small, "_folder": self._folder, "large": tuple(large)}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _mapped, ({name: self._place(name, each) for name, each in self.arrays.items()}, self._is_reference)
 
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self._folder, self.arrays = state["_folder"], dict(state["arrays"])
-        for name in state["large"]:
-            self.arrays[name] = np.load(Path(self._folder) / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+    def _place(self, name: str, array: Any) -> Any:
+        """Return an array, or the file and the rest that another process maps it by."""
+        if not hasattr(os, "memfd_create") or getattr(array, "nbytes", 0) < _LARGE:
+            return array
+        if name not in self._files:
+            file = self._files[name] = os.fdopen(os.memfd_create("mptune-array", os.MFD_CLOEXEC), "r+b")
+            file.write(np.ascontiguousarray(array).view(np.uint8).data)
+            file.flush()
+        return f"/proc/{os.getpid()}/fd/{self._files[name].fileno()}", array.dtype, array.shape
 
 
-def _roomy(nbytes: int) -> str | None:
-    """Return a folder in memory if it has room for several times the bytes; None for the usual one."""
-    with contextlib.suppress(OSError):
-        found = os.statvfs("/dev/shm")
-        if found.f_bavail * found.f_frsize > 4 * nbytes:
-            return "/dev/shm"
-    return None
+def _mapped(places: Mapping[str, Any], is_reference: bool) -> _Given:
+    arrays = {
+        name: np.memmap(place[0], place[1], "r", shape=place[2]) if isinstance(place, tuple) else place
+        for name, place in places.items()
+    }
+    return _Given(arrays, is_reference=is_reference)
 
 
 def evaluated(given: Any, values: Mapping[str, Any]) -> Any:
