@@ -146,7 +146,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("folder", type=Path, metavar="FOLDER", help="the folder of the scripts")
     made.add_argument("--budget", type=int, default=10, help="configurations of each search")
     made.add_argument("--limit", type=float, default=600.0, help="seconds of a script")
-    made.add_argument("--spare", type=float, default=2.0, help="GiB of memory that stay free on this machine")
+    made.add_argument("--spare", type=float, default=1.0, help="GiB of memory that stay free on this machine")
     made.add_argument("--only", default="", help="parts of the names of scripts, with commas")
     made.add_argument("--peer", action="store_true", help="also run Kernel Tuner where it runs on a processor")
     made.add_argument("--keep", type=Path, help="a folder for what the scripts print")

@@ -337,7 +337,7 @@ def tune_kernel(
                     baseline_share=0.0 if not problem.precisions else 0.2,
                     time_limit_s=options.get("time_limit"),
                     observers=(Observed(others_watching, iterations, problem.own),) if others_watching else (),
-                    sources=(read_run(cast(Cache, kept).path),) if excluded else (),
+                    sources=(read_run(cast(Cache, kept).path),) if excluded and chosen == "bayesian" else (),
                     inputs=1,
                     verify=0,
                     finals=bool(problem.precisions),

@@ -149,8 +149,9 @@ def made(observers: Sequence[Any] | None) -> list[Any]:
     found = []
     for given in observers or ():
         each = given
-        while (callable(each) and not hasattr(each, "get_results")) or inspect.isclass(each):
-            each = each({"device": 0, "platform": 0, "compiler": None, "lang": None})
+        while inspect.isclass(each) or (callable(each) and not hasattr(each, "get_results")):
+            takes_none = inspect.isclass(each) and not inspect.signature(each).parameters
+            each = each() if takes_none else each({"device": 0, "platform": 0, "compiler": None, "lang": None})
         if hasattr(each, "continuous_observer"):
             raise KernelError(
                 f"{type(each).__name__} reads a sensor by Kernel Tuner's code; use mptune's energy observer"

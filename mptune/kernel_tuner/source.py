@@ -128,12 +128,12 @@ class Source:
                 lines.append(f"#define {name} {escaped}")
         if self.language == "OpenCL":
             return "\n".join([*lines, "#line 1", text, ""])
+        call = f"{_replaced(self.name, cpp)}({', '.join(self._passed(text, own))})"
         if self.language == "CUDA":
             text = _HALF.sub("", _BOUNDS.sub("", _EXTERN_C.sub("", _HEADERS.sub("", text))))
             text = re.sub(r"\b(?:__half|__nv_bfloat16|nv_bfloat16)\b", lambda found: _SHORT[found[0]], text)
             text = re.sub(rf"\b__global__\b(?=[^;{{}}()]*\b{self.bare}\s*\()", "__device__", text)
         passed = ", ".join(parameter for each in self.arguments for parameter in _parameters(each, cpp))
-        call = f"{_replaced(self.name, cpp)}({', '.join(self._passed(text, own))})"
         wrapper = f'extern "C" __global__ void {self.function}({passed}) {{\n    {call};\n}}\n'
         pointers = _ANY if "mptune_any" in call else ""
         return "\n".join([*lines, '#line 1 "kernel_source"', text, pointers, wrapper])
@@ -154,7 +154,10 @@ class Source:
     def _passed(self, text: str, own: Values) -> Iterator[str]:
         """Yield the arguments of the call of the user's kernel."""
         of_template = set(re.findall(r"\b(?:typename|class)\s+(\w+)", text))
-        for each, (_, kind, _) in zip(self.arguments, self.declared, strict=True):
+        declared = self.declared
+        if callable(self._given):
+            declared = _declared(text, self.bare, self.language, len(self.arguments))
+        for each, (_, kind, _) in zip(self.arguments, declared, strict=True):
             name = each.passed_as(own)
             is_plain = each.values.ndim == 0 or _NUMBER.fullmatch(kind) or not of_template.isdisjoint(kind.split())
             yield name if is_plain else f"mptune_any({name})"
