@@ -37,6 +37,8 @@ _ON_PROCESSOR: Final = re.compile(r"__kernel\b|\.cl['\"]|omp\.h")
 #: Runs a script by Kernel Tuner, with as many evaluations of each search.
 _PEER: Final = """
 import runpy, sys
+from mptune.backends.opencl import OpenclBackend
+OpenclBackend.availability()  # registers the drivers of wheels
 import kernel_tuner, kernel_tuner.interface as interface
 theirs, budget = interface.tune_kernel, int(sys.argv[1])
 def limited(*arguments, **options):

@@ -53,6 +53,7 @@ from mptune.progress import tune
 from mptune.results.objective import Objective
 from mptune.results.trial import Status, Trial
 from mptune.run import Run
+from mptune.source.render import render
 from mptune.space.configuration import Configuration
 from mptune.space.constraints import compile_constraint
 from mptune.strategies import make
@@ -497,11 +498,11 @@ def run_kernel(
     problem = Problem(
         kernel_name, kernel_source, arguments, values, lang, cmem_args, smem_args, defines, block_size_names
     )
-    kernel = problem.kernel(problem_size, (grid_div_x, grid_div_y, grid_div_z), None, None)
+    kernel = problem.kernel(problem_size, (grid_div_x, grid_div_y, grid_div_z), None, None, is_verified=True)
     sizes = kernel.resolve_sizes("default", {})
     configuration = kernel.search_space(sizes).configuration(0)
     backend = _backend(backend, problem.source.language)
-    outputs = _run_apart(kernel, configuration, problem.inputs, backend, _flags(compiler_options, backend))
+    outputs = _run_apart(kernel, configuration, kernel.inputs, backend, _flags(compiler_options, backend))
     results: list[Any] = []
     for each, argument in zip(problem.given, arguments, strict=True):
         own = values_of_argument(argument)
@@ -515,7 +516,7 @@ def run_kernel(
 
 
 def _run_apart(
-    kernel: Kernel, configuration: Configuration, inputs: Mapping[str, Any], backend: str, flags: Sequence[str]
+    kernel: Kernel, configuration: Configuration, inputs: Callable[..., Any], backend: str, flags: Sequence[str]
 ) -> dict[str, NDArray[Any]]:
     """Run a kernel in a process of its own, which a wrong kernel may end.
 
@@ -524,7 +525,8 @@ def _run_apart(
     """
     with PythonChild("mptune.kernel_tuner.interface:serve", keeps_output=True) as child:
         try:
-            child.send(cloudpickle.dumps((kernel, configuration, dict(inputs), backend, tuple(flags))))
+            source = render(kernel, configuration, kernel.resolve_sizes("default", {}))
+            child.send(cloudpickle.dumps((kernel, configuration, source, inputs, backend, tuple(flags))))
             found = child.receive()
         except ChildEnded as error:
             raise LaunchError(
@@ -538,10 +540,10 @@ def _run_apart(
 def serve(channel: Connection) -> None:
     """Run the kernel of the first message, and send its outputs."""
     try:
-        kernel, configuration, inputs, backend, flags = pickle.loads(channel.recv())
-        sizes = kernel.resolve_sizes("default", {})
-        with Program(kernel, configuration, sizes, get_backend(backend), CompileOptions(flags=flags)) as program:
-            channel.send(run_once(program, inputs))
+        kernel, configuration, source, inputs, backend, flags = pickle.loads(channel.recv())
+        sizes, options = kernel.resolve_sizes("default", {}), CompileOptions(flags=flags)
+        with Program(kernel, configuration, sizes, get_backend(backend), options, source=source) as program:
+            channel.send(run_once(program, inputs(None, sizes)))
     except MptuneError as error:
         channel.send(error)
 
@@ -577,7 +579,7 @@ def _result(problem: Problem, trial: Trial, metrics: Mapping[str, Any] | None) -
     result = _result_of(trial, {}, None, problem.own(trial.configuration))
     if "__error__" not in result:
         if not problem.is_compared:
-            numbers = trial.measurement.metrics
+            numbers = trial.measurement.metrics  # of which errors mean nothing
             result = {name: value for name, value in result.items() if name not in numbers or "error" not in name}
         result |= {key: trial.measurement.metrics[name] for key, name in problem.errors.items()}
     return _with_metrics(result, metrics)

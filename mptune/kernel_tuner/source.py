@@ -102,6 +102,10 @@ class Source:
         self.grid: Callable[[Values], Sequence[int]] = lambda _: ()
         self.parameters: Mapping[str, Mapping[str, Any]] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Only this process makes sources, and a function of the user's may not pickle.
+        return {**self.__dict__, "_given": "", "defines": {}, "grid": None}
+
     @property
     def function(self) -> str:
         """The name of the function that is launched: the kernel, or one around it."""
@@ -156,8 +160,8 @@ class Source:
         of_template = set(re.findall(r"\b(?:typename|class)\s+(\w+)", text))
         declared = self.declared
         if callable(self._given):
-            declared = _declared(text, self.bare, self.language, len(self.arguments))
-        for each, (_, kind, _) in zip(self.arguments, declared, strict=True):
+            declared = _declared(text, self.bare, self.language, len(self.declared))
+        for each, (_, kind, _) in zip(self.arguments, declared, strict=False):  # the last may be mptune's own
             name = each.passed_as(own)
             is_plain = each.values.ndim == 0 or _NUMBER.fullmatch(kind) or not of_template.isdisjoint(kind.split())
             yield name if is_plain else f"mptune_any({name})"
