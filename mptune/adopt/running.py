@@ -55,7 +55,7 @@ _NVCC_FLAGS: Final = (
 #: A function of CUDA's runtime that the recorder stands before.
 _RECORDED: Final = re.compile(r"\bMPTUNE_RECORDED\((\w+)\)\(")
 #: What the layer shares with templates.
-_OF_PRELUDE: Final = ("host_fiber.hpp", "host_pool.hpp", "intrinsics.hpp", "short_intrinsics.hpp")
+_OF_PRELUDE: Final = ("host_fiber.hpp", "host_pool.hpp", "intrinsics.hpp", "short_intrinsics.hpp", "warps.hpp")
 _FOR_PROCESSOR: Final = "this machine's processor"
 _FOR_GPU: Final = "this machine's GPU"
 _NO_OPENMP: Final = "zig has no OpenMP: parallel regions ran on one thread (g++ or clang++ with libomp has it)"

@@ -56,6 +56,7 @@ _OTHER_WORDS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (re.compile(r"\bmake_(double|float)([234])\b"), r"mp::make_vec\2<\1>"),
     *((re.compile(rf"\bhip{at}_([xyz])\b"), rf"{at[0].lower()}{at[1:]}.\1") for at in _INDICES),
     (SCOPED, r"a\1"),
+    (re.compile(r"\bstatic\s+(?=__shared__\b)|(?<=\b__shared__)\s+static\b"), ""),
     (HIP_SHARED, r"extern __shared__ \1 \2[];"),
     (re.compile(r"^[ \t]*#line .*\n", re.MULTILINE), ""),
 )
