@@ -559,6 +559,8 @@ def _check(others: Mapping[str, Any]) -> None:
     for name, value in others.items():
         if name not in (*_WITHOUT_EFFECT, *_REFUSED):
             raise UnknownNameError("argument", name, [*inspect.signature(tune_kernel).parameters, *_WITHOUT_EFFECT])
+        if name == "compiler" and "fort" in str(value):
+            raise KernelError(f"compiler={value!r}: Fortran is not supported by mptune")
         if name in _REFUSED and value:
             raise KernelError(f"{name}= of Kernel Tuner is not supported by mptune; leave it out")
 
