@@ -29,8 +29,10 @@ from mptune.adopt.reading import Kernel, Parameter, read
 from mptune.adopt.writing import imports_text, kernel_text, metric_text, name_of, parameters_text
 from mptune.emit import emit, winner_of
 from mptune.errors import KernelError, MptuneError, UnknownNameError
+from mptune.kernel.tunable import Constraint
 from mptune.progress import tune as tune_kernel
 from mptune.run import Run
+from mptune.source.loading import load_kernel
 from mptune.tuned import TunedKernel
 from mptune.tuning import TuneSettings
 
@@ -64,6 +66,7 @@ def tune_source(
     includes: Iterable[str | Path] = (),
     vary: float | None = None,
     metric: str | None = None,
+    restrictions: Sequence[Constraint] = (),
     folder: str | Path | None = None,
     output: str | Path | None = None,
     **settings: Any,
@@ -90,6 +93,7 @@ def tune_source(
         includes: folders of headers.
         vary: largest relative change of the arrays' numbers for fresh inputs; by default up to 0.1.
         metric: the error metric of the outputs.
+        restrictions: constraints over macros that configurations meet: expressions, or functions of macros by name.
         folder: where the program and its definition are written, by default ``adopted/KERNEL``.
         output: the run file; with None no file is written.
         settings: further fields of :class:`~mptune.TuneSettings`, such as ``max_error`` and ``budget``.
@@ -147,7 +151,11 @@ def tune_source(
         definition.write_text(_definition(label, adopted, passed, launch, macros, metric, share), encoding="utf-8")
     if types is None:
         settings["restrict"] = {**_as_written(adopted), **settings.get("restrict", {})}
-    return SourceRun(tune_kernel(definition, output=output, **settings), definition, passed)
+    tuned: Any = definition
+    if restrictions:
+        tuned = load_kernel(definition)
+        tuned = tuned.changed(constraints=[*tuned.constraints, *restrictions])
+    return SourceRun(tune_kernel(tuned, output=output, **settings), definition, passed)
 
 
 class SourceRun(Run):

@@ -45,6 +45,7 @@ from mptune.backends.processor import cache_limits, processor
 from mptune.cpp.prelude import with_headers
 from mptune.errors import BackendUnavailableError, CompileError, LaunchError, OutOfMemoryError
 from mptune.paths import cache_folder, own_folder, write_whole
+from mptune.source.flags import OPENCL_C_LINE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -234,7 +235,7 @@ class _DriverCompiler:
     def compile(self, source: str, function: str, flags: Sequence[str]) -> tuple[bytes, str]:
         cl, printed = self._cl, ""
         code: str | bytes = source
-        if self._offline is not None:
+        if self._offline is not None and not source.startswith(OPENCL_C_LINE):
             code, printed = self._offline.compile(source, function, flags, self._device)
             flags = [flag for flag in flags if flag.startswith("-cl-") and flag != _STANDARD]
         program = cl.Program(self._context, code)
@@ -271,7 +272,7 @@ class OpenclCompiler(Compiler):
         # Slow to import, and unused by `mptune backends`.
         from mptune.backends.opencl_dialect import as_opencl
 
-        return as_opencl(source)
+        return source if source.startswith(OPENCL_C_LINE) else as_opencl(source)
 
     def compile(self, source: str, function: str, options: CompileOptions) -> Binary:
         if options.architecture:
@@ -280,6 +281,8 @@ class OpenclCompiler(Compiler):
         device = _find_device()
         _offline(device)
         flags, text, compiler = self.identity(options), self.translated(source), self._processes
+        if text is source:  # OpenCL C, of the version that the user's flags name
+            flags = tuple(flag for flag in flags if flag != _STANDARD)
         key = ["opencl", *_identity(device), *self.versions().values(), *flags, text, with_headers(source, flags)]
         return compile_cached(
             self._cache, key, function, lambda: compiler.compile(text, function, flags, options.timeout_s)

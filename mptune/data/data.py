@@ -17,7 +17,7 @@ from mptune.data.blocks import in_blocks
 from mptune.data.conversion import round_to
 from mptune.errors import KernelError, MptuneError, ReferenceDataError, UnknownNameError, did_you_mean
 from mptune.kernel import Argument, Role, Sizes, Tunable
-from mptune.precision import holds_real_numbers, precision
+from mptune.precision import PRECISIONS, holds_real_numbers, precision
 from mptune.space.parameters import PrecisionParameter
 
 #: Most elements of data that are made a second time for a comparison.
@@ -139,7 +139,9 @@ def _input(kernel: Tunable, argument: Argument, given: Mapping[str, Any], sizes:
         raise KernelError(f"inputs of {kernel.called} lacks {name!r}")
     if argument.dtype is None and not holds_real_numbers(value.dtype):
         raise KernelError(f"{what} has type {value.dtype}; expected real numbers (kept in fp64)")
-    array = _as_declared(kernel, argument, value, sizes, what, KernelError)
+    # Inputs that no reference computes with need no fp64.
+    keeps_type = getattr(kernel.inputs, "keeps_types", False) and argument.precision in PRECISIONS
+    array = _as_declared(kernel, argument, value, sizes, what, KernelError, keeps_type=keeps_type)
     return array.item() if argument.role is Role.SCALAR else array
 
 
@@ -270,14 +272,19 @@ def _as_declared(
     refusal: type[MptuneError],
     *,
     takes_nan: bool = False,
+    keeps_type: bool = False,
 ) -> NDArray[Any]:
-    """Check an array against its declaration; return it in fp64 or the integer type, C-contiguous and read-only."""
+    """Check an array against its declaration; return it in fp64 or the integer type, C-contiguous and read-only.
+
+    With ``keeps_type``, an array of the type that the argument always has stays in it.
+    """
     shape = kernel.shape_of(argument, sizes)
     if array.shape != shape:
         raise refusal(f"{what} has shape {array.shape}; expected {shape} at {sizes}")
     if argument.dtype is None:
         with np.errstate(all="ignore"):
-            array = np.asarray(array, dtype=np.float64, order="C")
+            own = PRECISIONS[str(argument.precision)].dtype if keeps_type else np.float64
+            array = np.asarray(array, dtype=own if array.dtype == own else np.float64, order="C")
         flat = array.reshape(-1)
         if not all(in_blocks(lambda part: bool(np.isfinite(flat[part]).all()), flat.size)):
             bad = np.flatnonzero(np.isinf(flat) if takes_nan else ~np.isfinite(flat))

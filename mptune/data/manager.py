@@ -180,6 +180,8 @@ class DataManager:
         for argument in self.kernel.arguments:
             chosen = self.kernel.precision_of(argument, configuration)
             if argument.is_input and chosen is not None and chosen is not _FP64:
+                if getattr(self.inputs[argument.name], "dtype", None) == chosen.dtype:
+                    continue  # never converted
                 if (argument.name, chosen) not in self._losses:
                     (self.scalar if argument.role is Role.SCALAR else self.typed)(argument, chosen)
                 found.extend(self._losses[argument.name, chosen].warnings(argument.name, chosen))

@@ -54,7 +54,7 @@ _MESSAGE_KEY: Final = "mptune_message"
 def _read(path: Path, document: Any) -> Run | None:
     is_cut_off = isinstance(document, str)
     if is_cut_off:
-        document = _repaired(document)
+        document = repaired(document)
     if not isinstance(document, dict) or not {"cache", "tune_params_keys"} & document.keys():
         return None
     kinds = {
@@ -166,7 +166,7 @@ def _entry(trial: Trial, names: tuple[str, ...]) -> dict[str, Any]:
     return entry | {word: measurement.durations_s.get(phase, 0.0) * 1e3 for word, phase in _PHASES.items()}
 
 
-def _repaired(text: str) -> Any | None:
+def repaired(text: str) -> Any | None:
     """Return a truncated document with every complete entry; None if it has none or is damaged elsewhere."""
     try:
         return parse_json(text)

@@ -57,8 +57,10 @@ class Kernel(Tunable):
             returns them: ``lambda c: (ceildiv(c.n, c.block), 1)``; ``c`` has the values of parameters and sizes.
         block: threads in a block, given like ``grid``.
         template: template source (anything with a line break, ``{``, ``;`` or ``__global__``), or the path of its
-            file, relative to the definition file. None: the file ``<stem>.cu.j2`` in the sibling folder
-            ``templates`` or beside it.
+            file, relative to the definition file. Or a function of a dict of parameters and sizes that returns the
+            source. None: the file ``<stem>.cu.j2`` in the sibling folder ``templates`` or beside it.
+        language: "C++" with CUDA's names for every backend, or "OpenCL C", which is compiled as it stands by the
+            OpenCL backend alone.
         constraints: predicates over parameters, sizes and facts of the device, known before running. Facts are
             ``device.is_gpu``, ``device.matrix_units`` ("mma.sync", "MFMA", "WMMA" or "") and the limits that ``mptune
             backends`` lists (``device.max_shared_bytes``).
@@ -94,7 +96,8 @@ class Kernel(Tunable):
     inputs: Callable[..., Inputs] = _no_inputs
     grid: Extents
     block: Extents
-    template: str | Path | None = None
+    template: str | Path | Callable[[Mapping[str, Any]], str] | None = None
+    language: str = "C++"
     constraints: Sequence[Constraint] = ()
     function: str = ""
     shared_bytes: str | int | Callable[[Any], int] = 0

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mptune.errors import UnknownNameError
+from mptune.space.expressions import Expression
 
 Compared = Callable[[NDArray[Any], NDArray[Any]], Any]
 
@@ -85,11 +86,33 @@ class AccuracyObserver:
 
 
 class Tunable:
-    """An argument that is one of several arrays, by the value of a parameter."""
+    """An argument that is one of several arrays, by the value of a parameter.
 
-    def __init__(self, param_key: str, arrays: Mapping[Any, Any] | Sequence[Any]) -> None:
+    Args:
+        param_key: the name of the parameter, an expression of parameters, or a function of the configuration.
+        arrays: the arrays by value, or in the order of the values 0, 1, and so on.
+    """
+
+    def __init__(
+        self, param_key: str | Callable[[Mapping[str, Any]], Any], arrays: Mapping[Any, Any] | Sequence[Any]
+    ) -> None:
         self.param_key = param_key
         self.arrays = dict(arrays) if isinstance(arrays, Mapping) else dict(enumerate(arrays))
+
+    def option(self, values: Mapping[str, Any]) -> Any:
+        """Return the key of the array of a configuration.
+
+        Raises:
+            UnknownNameError: there is no array for the value.
+        """
+        key = self.param_key(values) if callable(self.param_key) else Expression(self.param_key).evaluate(values)
+        if key not in self.arrays:
+            raise UnknownNameError("value of a Tunable:", str(key), list(map(str, self.arrays)))
+        return key
+
+    def __call__(self, values: Mapping[str, Any]) -> Any:
+        """Return the array of a configuration."""
+        return self.arrays[self.option(values)]
 
 
 class TunablePrecision:

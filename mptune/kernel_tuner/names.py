@@ -2,45 +2,72 @@
 
 from __future__ import annotations
 
-import json
-import platform
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from mptune import __version__
+import numpy as np
+
 from mptune.errors import KernelError
-from mptune.interop import write_run
-from mptune.kernel_tuner import accuracy, interface
+from mptune.kernel_tuner import accuracy, interface, observers, results
 
 
-def store_output_file(output_filename: str | Path, results: interface.Results, *_: Any, **__: Any) -> None:
-    """Write results in the T4 format."""
-    write_run(results.run, Path(output_filename).with_suffix(".json"), "t4")
+class PythonKernel:
+    """A kernel that is called from Python.
 
+    Args:
+        kernel_name: as in ``run_kernel``, like all others but these.
+        kernel_string: the source.
+        problem_size: threads along each axis.
+        arguments: of the kernel in their order.
+        params: the values of parameters.
+        inputs: whether each argument is given anew in calls; all by default.
+        outputs: whether each argument is returned by calls; all by default.
+        results_file: a file of ``store_results`` with the values of parameters.
+        others: further arguments of ``run_kernel``.
+    """
 
-def store_metadata_file(metadata_filename: str | Path, *_: Any, **__: Any) -> None:
-    """Write the machine's description as JSON."""
-    metadata = {"mptune": __version__, "python": platform.python_version(), "machine": platform.machine()}
-    Path(metadata_filename).with_suffix(".json").write_text(json.dumps(metadata, indent=2), encoding="utf-8")
+    def __init__(
+        self,
+        kernel_name: str,
+        kernel_string: Any,
+        problem_size: Any,
+        arguments: Sequence[Any],
+        params: dict[str, Any] | None = None,
+        inputs: Sequence[bool] | None = None,
+        outputs: Sequence[bool] | None = None,
+        *,
+        results_file: str | None = None,
+        verbose: bool = True,
+        **others: Any,
+    ) -> None:
+        del verbose
+        self.params = dict(params or {})
+        if results_file is not None:
+            self.params |= results.TuneResults(results_file).get_best_config(problem_size=problem_size)
+        self._kernel = kernel_name, kernel_string, problem_size
+        self._arguments, self._others = list(arguments), others
+        self._inputs = list(inputs or [True] * len(arguments))
+        self._outputs = list(outputs or [True] * len(arguments))
 
+    def __call__(self, *args: Any) -> list[Any]:
+        """Run the kernel, and return the arrays among its outputs."""
+        if len(args) != len(self._arguments):
+            raise KernelError(f"{self._kernel[0]} takes {len(self._arguments)} arguments, not {len(args)}")
+        given = [
+            new if is_input else known for new, known, is_input in zip(args, self._arguments, self._inputs, strict=True)
+        ]
+        self._arguments = interface.run_kernel(*self._kernel, given, self.params, **self._others)
+        found = []
+        for is_output, own, array in zip(self._outputs, args, self._arguments, strict=True):
+            if is_output and np.ndim(own):
+                found.append(array)
+                if str(self._others.get("lang", "")).upper() == "CUPY" and own is not array:
+                    own[...] = type(own)(array) if hasattr(own, "get") else array  # CuPy's arrays are changed in place
+        return found
 
-def get_config_string(params: Mapping[str, Any], keys: Iterable[str] | None = None, *_: Any) -> str:
-    """Return a configuration or a result as text."""
-    keys = list(params if keys is None else keys)
-    texts = {name: f"{value:.3f}" if isinstance(value, float) else str(value) for name, value in params.items()}
-    return ", ".join(f"{name}={text}" for name, text in texts.items() if name in keys)
-
-
-def get_best_config(results: Sequence[Any], objective: str, objective_higher_is_better: bool = False) -> Any:
-    """Return the best result."""
-    return interface.best_config(results, objective, objective_higher_is_better)
-
-
-class BenchmarkObserver:
-    """Base of observers, which mptune does not call."""
+    run_kernel = __call__
 
 
 def _unavailable(name: str) -> Callable[..., Any]:
@@ -56,8 +83,11 @@ _SENSORS = {
     "pmt": "PMTObserver",
     "powersensor": "PowerSensorObserver",
     "tegra": "TegraObserver",
-    "register": "RegisterObserver",
 }
+_OBSERVERS = (
+    "BenchmarkObserver", "IterationObserver", "OutputObserver", "PrologueObserver", "RegisterObserver",
+)  # fmt: skip
+_ACCURACY = ("AccuracyObserver", "Tunable", "TunablePrecision", "error_metric_from_name")
 
 
 class _Module(ModuleType):
@@ -69,17 +99,32 @@ class _Module(ModuleType):
         raise KernelError(f"{self.__name__}.{name} of Kernel Tuner is not supported by mptune")
 
 
+def _of(module: ModuleType, *names: str) -> dict[str, Any]:
+    return {name: getattr(module, name) for name in names}
+
+
 def install() -> None:
     """Make ``import kernel_tuner`` and its submodules these."""
-    run, tune = interface.run_kernel, interface.tune_kernel
+    functions = _of(interface, "tune_kernel", "run_kernel")
+    classes = _of(observers, *_OBSERVERS)
     modules: dict[str, dict[str, Any]] = {
-        "": {"tune_kernel": tune, "run_kernel": run, "__version__": "1.5.0"},
-        "interface": {"tune_kernel": tune, "run_kernel": run},
-        "accuracy": {name: getattr(accuracy, name) for name in _ACCURACY},
-        "file_utils": {"store_output_file": store_output_file, "store_metadata_file": store_metadata_file},
-        "util": {"get_config_string": get_config_string, "get_best_config": get_best_config},
-        "observers": {"BenchmarkObserver": BenchmarkObserver, "OutputObserver": BenchmarkObserver},
+        "": {**functions, "__version__": "1.5.0"},
+        "interface": functions,
+        "accuracy": _of(accuracy, *_ACCURACY),
+        "file_utils": _of(results, "store_output_file", "store_metadata_file", "get_t4_results", "get_t4_metadata"),
+        "util": {
+            **_of(results, "get_config_string", "get_best_config", "get_pareto_results"),
+            **results.ERRORS,
+            "NpEncoder": results.Encoder,
+        },
+        "integration": _of(results, "store_results", "create_device_targets", "TuneResults"),
+        "kernelbuilder": {"PythonKernel": PythonKernel},
+        "observers": classes,
+        "observers.observer": classes,
+        "observers.register": _of(observers, "RegisterObserver"),
         **{f"observers.{module}": {name: _unavailable(name)} for module, name in _SENSORS.items()},
+        "strategies": {},
+        **{f"strategies.{name}": {} for name in interface.STRATEGIES},
     }
     for name, contents in modules.items():
         full = f"kernel_tuner.{name}" if name else "kernel_tuner"
@@ -90,4 +135,13 @@ def install() -> None:
             setattr(sys.modules[parent], last, module)
 
 
-_ACCURACY = ("AccuracyObserver", "Tunable", "TunablePrecision", "error_metric_from_name")
+def install_arrays() -> bool:
+    """Make ``import cupy`` NumPy where CuPy finds no device; return whether it is."""
+    try:
+        import cupy
+
+        cupy.cuda.runtime.getDeviceCount()
+    except Exception:  # the package is missing, or the driver's error is of CuPy's own types
+        sys.modules["cupy"] = np
+        return True
+    return False

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,18 @@ from mptune.errors import KernelError, UnknownNameError
 from mptune.kernel import Constant, In, InOut, Kernel, Scalar
 from mptune.kernel.declarations import Argument
 from mptune.kernel_tuner.accuracy import Tunable, TunablePrecision
+from mptune.kernel_tuner.source import Source
 from mptune.precision import precision
+from mptune.source.flags import OPENCL_C
+from mptune.space.constraints import compile_constraint
 from mptune.space.expressions import Expression
 from mptune.space.parameters import CategoricalParameter, OrdinalParameter, Parameter, PrecisionParameter
 
 BLOCK_SIZES: Final = ("block_size_x", "block_size_y", "block_size_z")
-_LANGUAGES: Final = ("CUDA", "CUPY", "NVCUDA", "HIP")
+#: An argument that stands for the outputs where there is no answer to compare them with.
+_NOTHING: Final = "mptune_nothing"
+#: Bytes from which another process maps an array, instead of getting a copy.
+_LARGE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +40,27 @@ class ArgumentGiven:
         values: an array, or a number as an array without axes.
         is_written: whether the kernel may write it.
         parameter: the parameter that sets its type; "" where its type is that of the array.
+        options: of an argument that is one of several arrays: those.
+        tunable: chooses among the options.
     """
 
     name: str
     values: NDArray[Any]
     is_written: bool
     parameter: str = ""
+    options: tuple[ArgumentGiven, ...] = ()
+    tunable: Tunable | None = None
+
+    @property
+    def all(self) -> tuple[ArgumentGiven, ...]:
+        """The options, or the argument itself."""
+        return self.options or (self,)
+
+    def passed_as(self, values: Mapping[str, Any]) -> str:
+        """Return the name that is passed in a configuration."""
+        if self.tunable is None:
+            return self.name
+        return self.options[list(self.tunable.arrays).index(self.tunable.option(values))].name
 
     def declared(self, is_compared: bool) -> Argument:
         """Return its declaration."""
@@ -54,16 +75,18 @@ class ArgumentGiven:
 
 
 def values_of_argument(argument: Any) -> NDArray[Any]:
-    """Return an argument as an array, without axes if it is a number.
+    """Return an argument as an array, without axes if it is a number; complex numbers are pairs of real ones.
 
     Raises:
-        KernelError: it has no numbers, or its array depends on a parameter.
+        KernelError: it has no numbers.
     """
     if isinstance(argument, TunablePrecision):
         return argument.array
-    if isinstance(argument, Tunable):
-        raise KernelError("an argument is a Tunable, which mptune does not support; TunablePrecision is")
+    if hasattr(argument, "get") and hasattr(argument, "__cuda_array_interface__"):
+        argument = argument.get()  # CuPy's arrays
     found = np.asarray(argument)
+    if found.dtype.kind == "c" and found.ndim:
+        found = np.ascontiguousarray(found).view(found.real.dtype)
     if found.dtype.kind not in "fiub":
         raise KernelError(f"an argument is of type {found.dtype}; expected floating-point or whole numbers")
     return found
@@ -84,38 +107,31 @@ class Problem:
         defines: Mapping[str, Any] | None,
         block_size_names: Sequence[str] | None,
     ) -> None:
-        if lang is not None and lang.upper() not in _LANGUAGES:
-            raise KernelError(f"lang={lang!r} is not supported by mptune; expected one of {', '.join(_LANGUAGES)}")
-        self.name, self.text = name, _text_of(source)
-        self.bare = name.partition("<")[0].strip()
         self.values = {key: list(values) for key, values in parameters.items()}
-        declared = _declared_parameters(self.text, self.bare)
-        if len(declared) != len(arguments):
-            raise KernelError(f"{self.bare} takes {len(declared)} arguments, not {len(arguments)}")
+        first = {key: values[0] for key, values in self.values.items() if values}
+        self.source = Source(name, source, lang, defines, first, len(arguments))
         self.given = [
-            ArgumentGiven(
-                known,
-                values_of_argument(argument),
-                is_written and not isinstance(argument, np.generic | int | float),
-                argument.param_key if isinstance(argument, TunablePrecision) else "",
-            )
-            for (known, is_written), argument in zip(declared, arguments, strict=True)
+            _argument(known, is_written and not isinstance(argument, np.generic | int | float), argument)
+            for (known, _, is_written), argument in zip(self.source.declared, arguments, strict=True)
         ]
         self.precisions = {each.parameter for each in self.given if each.parameter}
         for key in self.precisions - self.values.keys():
             raise UnknownNameError("parameter of TunablePrecision", key, self.values)
         self.constants = {key: np.asarray(value) for key, value in (constants or {}).items()}
+        if self.constants and self.source.language != "CUDA":
+            raise KernelError(f"cmem_args are arrays in CUDA's constant memory, which {self.source.language} has not")
         self.shared = (shared or {}).get("size", 0)
-        self.defines = defines
         #: The metrics that are errors of observers, by their key.
         self.errors: Mapping[str, str] = {}
         self.is_compared = True
+        self._grid = _Grid(None, (), ())
         self.blocks = [*(block_size_names or ()), *BLOCK_SIZES[len(block_size_names or ()) :]]
 
     @property
     def inputs(self) -> dict[str, Any]:
         """The arguments and the constants by name, without their shapes."""
-        arrays = {each.name: each.values.reshape(-1) if each.values.ndim else each.values for each in self.given}
+        given = [option for each in self.given for option in each.all]
+        arrays = {each.name: each.values.reshape(-1) if each.values.ndim else each.values for each in given}
         return arrays | {name: array.reshape(-1) for name, array in self.constants.items()}
 
     def kernel(
@@ -126,6 +142,7 @@ class Problem:
         answer: Sequence[Any] | None,
         *,
         is_verified: bool = False,
+        excluded: Sequence[str] = (),
     ) -> Kernel:
         """Return the definition.
 
@@ -133,36 +150,76 @@ class Problem:
         the arrays as they were given, and errors mean nothing.
         """
         self.is_compared = answer is not None
-        answers = [None] * len(self.given) if answer is None else answer
-        is_output = [answer is None or each is not None for each in answers]
-        arguments = [
-            *(each.declared(flag) for each, flag in zip(self.given, is_output, strict=True)),
-            *(Constant(name, array.size, **_type_of(array)) for name, array in self.constants.items()),
-        ]
-        inputs = self.inputs
+        answers = [None] * len(self.given) if answer is None else [_on_host(each) for each in answer]
+        answered = [each is not None or (is_verified and answer is None) for each in answers]
+        given = [self._written(each, flag) for each, flag in zip(self.given, answered, strict=True)]
+        outputs = [each.name for each, flag in zip(given, answered, strict=True) if flag and each.is_written]
+        if not outputs and self.source.language != "OpenCL":
+            given.append(ArgumentGiven(_NOTHING, np.zeros(1), is_written=True))
+            answers = [*answers, None]
+            outputs = [_NOTHING]
+        elif not outputs:  # a kernel as it stands takes no further argument, so the smallest array stands for all
+            written = [option for each in given if each.is_written for option in each.all]
+            written = written or [self._written(option, True) for each in given for option in each.all]
+            smallest = min((each for each in written if each.values.ndim), key=lambda each: each.values.size)
+            given = [smallest if each.name == smallest.name else each for each in given]
+            outputs = [smallest.name]
         expected: dict[str, Any] = {}
-        for each, flag, value in zip(self.given, is_output, answers, strict=True):
-            if flag and each.is_written and each.values.ndim:
-                known = each.values if value is None or is_verified else np.asarray(value)
-                if known.size != each.values.size:
-                    raise KernelError(f"the answer of {each.name} has {known.size} elements, not {each.values.size}")
-                expected[each.name] = (
-                    np.nan_to_num(_widest(known)).reshape(-1) if is_verified else _widest(known).reshape(-1)
-                )
+        for each, value in zip(given, answers, strict=True):
+            for option in each.all if each.name in outputs or each.options else ():
+                if option.name not in outputs:
+                    continue
+                known = option.values if value is None or is_verified else np.asarray(value)
+                if known.dtype.kind == "c":
+                    known = np.ascontiguousarray(known).view(known.real.dtype)
+                if known.size != option.values.size:
+                    raise KernelError(f"the answer of {each.name} has {known.size} elements, not {option.values.size}")
+                expected[option.name] = known.reshape(-1)
+        names, grid = tuple(self.values), _Grid(problem_size, tuple(divisors), tuple(self.blocks))
+        self._grid = grid
+        is_c = self.source.language == "C"
+        self.source.arguments, self.source.blocks, self.source.grid = given, self.blocks, grid.of
+        self.source.parameters = {
+            key: {precision(str(value)).cpp: value for value in values} if key in self.precisions else {}
+            for key, values in self.values.items()
+        }
+        grid.values = {
+            key: {precision(str(value)).name: value for value in self.values[key]} for key in self.precisions
+        }
+        grid.names = names
+        block = [name if name in names else default for name, default in zip(self.blocks, (256, 1, 1), strict=False)]
         return Kernel(
-            name=re.sub(r"\W+", "_", self.bare),
+            name=re.sub(r"\W+", "_", self.source.bare),
             parameters=[self._parameter(name, values) for name, values in self.values.items()],
-            arguments=arguments,
+            arguments=[
+                *(option.declared(option.name in outputs) for each in given for option in each.all),
+                *(Constant(name, array.size, **_type_of(array)) for name, array in self.constants.items()),
+            ],
             sizes={"default": {}},
-            inputs=_Given(inputs),
-            reference=_Given(expected),
-            grid=_Grid(problem_size, tuple(divisors), tuple(self.blocks), tuple(self.values)),
-            block=_Block(tuple(self.blocks), tuple(self.values)),
-            shared_bytes=_Shared(self.shared, tuple(self.values)) if self.shared else 0,
-            constraints=[_restriction(each, tuple(self.values)) for each in _listed(restrictions)],
-            template=self._template(),
-            function=f"{self.bare.rpartition('::')[2]}_tuned",
+            inputs=_Given(self.inputs | ({_NOTHING: np.zeros(1)} if _NOTHING in outputs else {})),
+            reference=_Given(expected, is_reference=True),
+            metric="NRMSE" if self.is_compared else "MaxAE",
+            grid=[1] if is_c else grid,
+            block=[1] if is_c else block,
+            shared_bytes=_Shared(self.shared, grid) if self.shared else 0,
+            constraints=[
+                *(as_restriction(each, self.values) for each in listed_restrictions(restrictions)),
+                *([_NotAmong(excluded, self._grid)] if excluded else []),
+            ],
+            template=self.source,
+            language=OPENCL_C if self.source.language == "OpenCL" else "C++",
+            function=self.source.function,
         )
+
+    def own(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of a configuration as the user gave them."""
+        return self._grid.own(configuration)
+
+    def _written(self, each: ArgumentGiven, is_answered: bool) -> ArgumentGiven:
+        """Return an argument that is written if an answer says so."""
+        if each.is_written or not is_answered or not each.values.ndim:
+            return each
+        return ArgumentGiven(each.name, each.values, True, each.parameter, each.options, each.tunable)
 
     def _parameter(self, name: str, values: Sequence[Any]) -> Parameter:
         if name in self.precisions:
@@ -173,46 +230,20 @@ class Problem:
             )
         return CategoricalParameter(name, list(dict.fromkeys(map(str, values))))
 
-    def _template(self) -> str:
-        """Return the template: macros, the user's text, and a kernel that calls the user's."""
-        names = self.values if self.defines is None else self.precisions
-        lines = [f"#define {name} {{{{ {name} }}}}" for name in names]
-        lines += ["#define kernel_tuner 1"] if self.defines is None else []
-        for key, value in (self.defines or {}).items():
-            if callable(value):
-                raise KernelError(
-                    f"defines[{key!r}] is a function, which mptune does not support; give a text or a number"
-                )
-            lines.append(f"#define {key} {_with_braces(str(value), self.values)}")
-        if "endraw" in self.text:
-            raise KernelError("the source has the word endraw, which ends a raw block of Jinja")
-        text = _HALF.sub("", _BOUNDS.sub("", _EXTERN_C.sub("", _HEADERS.sub("", self.text))))
-        text = re.sub(r"\b(?:__half|__nv_bfloat16|nv_bfloat16)\b", lambda found: _SHORT[found[0]], text)
-        text = re.sub(rf"\b__global__\b(?=[^;{{}}()]*\b{self.bare}\s*\()", "__device__", text)
-        passed = ", ".join(_parameter_text(each) for each in self.given)
-        called = _with_braces(self.name, self.values) if self.defines is not None else self.name
-        call = f"{called}({', '.join(each.name for each in self.given)})"
-        function = f"{self.bare.rpartition('::')[2]}_tuned"
-        wrapper = f'extern "C" __global__ void {function}({passed}) {{\n    {call};\n}}\n'
-        return "\n".join([*lines, "{% raw %}", text, "{% endraw %}", wrapper])
+
+def _argument(name: str, is_written: bool, argument: Any) -> ArgumentGiven:
+    if isinstance(argument, Tunable):
+        arrays = [values_of_argument(each) for each in argument.arrays.values()]
+        options = tuple(ArgumentGiven(f"{name}_{i}", array, is_written) for i, array in enumerate(arrays))
+        return ArgumentGiven(name, arrays[0], is_written, options=options, tunable=argument)
+    values = values_of_argument(argument)
+    return ArgumentGiven(name, values, is_written, argument.param_key if isinstance(argument, TunablePrecision) else "")
 
 
-#: Headers whose types and functions the prelude has.
-_HEADERS: Final = re.compile(
-    r"^[ \t]*#[ \t]*include[ \t]*[<\"](?:cuda\w*|hip/\w+|c?math|c?stdio|c?stdlib|c?stdint|inttypes"
-    r"|device_launch_parameters)(?:\.h|\.hpp)?[>\"].*$",
-    re.MULTILINE,
-)
-_EXTERN_C: Final = re.compile(r"\bextern\s+\"C\"(?=\s+__global__)")
-_BOUNDS: Final = re.compile(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)")
-#: Names of the types of 16 bits, which the prelude calls half and bfloat16.
-_SHORT: Final = {"__half": "half", "__nv_bfloat16": "bfloat16", "nv_bfloat16": "bfloat16"}
-_HALF: Final = re.compile(r"\busing\s+half\s*=\s*__half\s*;|\btypedef\s+__half\s+half\s*;")
-_CPP: Final = {
-    "float64": "double", "float32": "float", "float16": "half", "int8": "signed char", "int16": "short",
-    "int32": "int", "int64": "long long", "uint8": "unsigned char", "uint16": "unsigned short",
-    "uint32": "unsigned int", "uint64": "unsigned long long", "bool": "bool",
-}  # fmt: skip
+def _on_host(answer: Any) -> Any:
+    if isinstance(answer, Tunable):
+        raise KernelError("an answer is a Tunable, which mptune does not support; give an array")
+    return answer.get() if hasattr(answer, "__cuda_array_interface__") else answer
 
 
 def _widest(array: NDArray[Any]) -> NDArray[Any]:
@@ -223,71 +254,34 @@ def _type_of(array: NDArray[Any]) -> dict[str, str]:
     return {"precision": precision(str(array.dtype)).name} if array.dtype.kind == "f" else {"dtype": str(array.dtype)}
 
 
-def _parameter_text(each: ArgumentGiven) -> str:
-    kind = f"{{{{ {each.parameter} }}}}" if each.parameter else _CPP[str(each.values.dtype)]
-    if each.values.ndim == 0:
-        return f"{kind} {each.name}"
-    return f"{'' if each.is_written else 'const '}{kind} *{each.name}"
-
-
-def _with_braces(text: str, names: Iterable[str]) -> str:
-    """Return a text with the names of parameters as expressions of a template."""
-    found = "|".join(map(re.escape, names))
-    return re.sub(rf"\b(?:{found})\b", lambda match: f"{{{{ {match[0]} }}}}", text) if found else text
-
-
-def _text_of(source: Any) -> str:
-    """Return the text of a source: a text, a file, or the first of a list of files, with the others in front."""
-    if isinstance(source, list | tuple):
-        texts = [_text_of(each) for each in source]
-        return "\n".join([*texts[1:], texts[0]])
-    if callable(source):
-        raise KernelError("kernel_source is a function, which mptune does not support; give its text, with macros")
-    if isinstance(source, Path) or not re.search(r"[\n{]", str(source)):
-        try:
-            return Path(source).read_text(encoding="utf-8")
-        except OSError as error:
-            raise KernelError(f"kernel_source {source}: {error.strerror}") from None
-    return str(source)
-
-
-_COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-
-
-def _declared_parameters(text: str, name: str) -> list[tuple[str, bool]]:
-    """Return the parameters of a kernel in order: their names, and whether a pointer's memory may be written.
-
-    Raises:
-        KernelError: the text has no such kernel.
-    """
-    text = _BOUNDS.sub("", _COMMENT.sub(" ", text))
-    found = re.search(rf"\b__global__\b[^;{{}}()]*\b{re.escape(name.rpartition('::')[2])}\s*\(", text)
-    if found is None:
-        raise UnknownNameError("kernel", name, re.findall(r"\b__global__\b[^;{}()]*\b(\w+)\s*\(", text))
-    depth, start, parts = 1, found.end(), list[str]()
-    for place in range(found.end(), len(text)):
-        depth += (text[place] in "([<{") - (text[place] in ")]>}")
-        if depth == 0 or (depth == 1 and text[place] == ","):
-            parts.append(text[start:place])
-            start = place + 1
-        if depth == 0:
-            break
-    declared = [re.sub(r"\[\w*\]", "", part.partition("=")[0]) for part in parts if part.strip()]
-    return [(re.findall(r"\w+", each)[-1], not re.search(r"\bconst\b[^*]*\*", each)) for each in declared]
-
-
-def _listed(restrictions: Any) -> list[Any]:
+def listed_restrictions(restrictions: Any) -> list[Any]:
+    """Return restrictions as a list, whichever way they are given."""
     if restrictions is None:
         return []
-    return list(restrictions) if isinstance(restrictions, list | tuple) else [restrictions]
+    is_pair = isinstance(restrictions, tuple) and len(restrictions) == 2 and _is_constraint(restrictions[0])
+    return list(restrictions) if isinstance(restrictions, list | tuple) and not is_pair else [restrictions]
 
 
-def _restriction(given: Any, names: Sequence[str]) -> Any:
+def _is_constraint(given: Any) -> bool:
+    """Whether an object is one of python-constraint's, whose package need not be installed."""
+    return any(kind.__name__ == "Constraint" and "constraint" in kind.__module__ for kind in type(given).__mro__)
+
+
+def as_restriction(given: Any, values: Mapping[str, Sequence[Any]]) -> Any:
+    """Return a restriction as a constraint of mptune's.
+
+    Raises:
+        KernelError: it is neither a text nor callable.
+    """
     if isinstance(given, str):
         return given
+    if isinstance(given, tuple) and len(given) == 2 and _is_constraint(given[0]):
+        return _ConstraintObject(given[0], list(given[1]), values)
+    if _is_constraint(given):
+        return _ConstraintObject(given, list(values), values)
     if not callable(given):
         raise KernelError(f"restriction {given!r} is not supported by mptune; expected a text or a function")
-    return _Restriction(given, names)
+    return _Restriction(given, tuple(values))
 
 
 class _Restriction:
@@ -306,18 +300,76 @@ class _Restriction:
         return bool(self.function({name: values[name] for name in self.names}))
 
 
-class _Given:
-    """A function that always returns the same arrays: those that were given."""
+class _ConstraintObject:
+    """A restriction that is an object of python-constraint, over some parameters."""
 
-    def __init__(self, arrays: Mapping[str, Any]) -> None:
+    def __init__(self, given: Any, names: list[str], domains: Mapping[str, Sequence[Any]]) -> None:
+        self.given, self.names, self.domains = given, names, domains
+        self.__qualname__ = type(given).__name__
+
+    def __call__(self, **values: Any) -> bool:
+        return bool(self.given(self.names, {name: [*self.domains[name]] for name in self.names}, values))
+
+
+class Allowed:
+    """A restriction over parameters of which some have only one value."""
+
+    def __init__(self, given: Any, values: Mapping[str, Sequence[Any]], fixed: Mapping[str, Any]) -> None:
+        self.constraint = compile_constraint(as_restriction(given, values), [*values])
+        self.fixed = dict(fixed)
+        self.__qualname__ = self.constraint.text
+
+    def __call__(self, **values: Any) -> bool:  # noqa: D102
+        return self.constraint.holds({**self.fixed, **values})
+
+
+class _NotAmong:
+    """Holds for configurations that a cache has not."""
+
+    def __init__(self, keys: Sequence[str], grid: _Grid) -> None:
+        self.keys, self.grid = frozenset(keys), grid
+
+    def __call__(self, **values: Any) -> bool:
+        return ",".join(map(str, self.grid.own(values).values())) not in self.keys
+
+
+class _Given:
+    """A function that always returns the same arrays: those that were given.
+
+    Other processes map large arrays, from memory that is freed with the object.
+    """
+
+    #: Read by :mod:`mptune.data.data`.
+    keeps_types = True
+
+    def __init__(self, arrays: Mapping[str, Any], *, is_reference: bool = False) -> None:
         self.arrays = dict(arrays)
+        self._is_reference = is_reference
+        self._files: dict[str, IO[bytes]] = {}
 
     def __call__(self, *_: Any) -> dict[str, Any]:
-        return dict(self.arrays)
+        return {name: _widest(array) for name, array in self.arrays.items()} if self._is_reference else {**self.arrays}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _mapped, ({name: self._place(name, each) for name, each in self.arrays.items()}, self._is_reference)
+
+    def _place(self, name: str, array: Any) -> Any:
+        """Return an array, or the file and the rest that another process maps it by."""
+        if not hasattr(os, "memfd_create") or getattr(array, "nbytes", 0) < _LARGE:
+            return array
+        if name not in self._files:
+            file = self._files[name] = os.fdopen(os.memfd_create("mptune-array", os.MFD_CLOEXEC), "r+b")
+            file.write(np.ascontiguousarray(array).view(np.uint8).data)
+            file.flush()
+        return f"/proc/{os.getpid()}/fd/{self._files[name].fileno()}", array.dtype, array.shape
 
 
-def _values(c: Any, names: Iterable[str]) -> dict[str, Any]:
-    return {name: c[name] for name in names}
+def _mapped(places: Mapping[str, Any], is_reference: bool) -> _Given:
+    arrays = {
+        name: np.memmap(place[0], place[1], "r", shape=place[2]) if isinstance(place, tuple) else place
+        for name, place in places.items()
+    }
+    return _Given(arrays, is_reference=is_reference)
 
 
 def evaluated(given: Any, values: Mapping[str, Any]) -> Any:
@@ -332,12 +384,22 @@ def evaluated(given: Any, values: Mapping[str, Any]) -> Any:
 class _Grid:
     """The blocks of a configuration: the problem size over the divisors, rounded up."""
 
-    def __init__(self, problem_size: Any, divisors: Sequence[Any], blocks: Sequence[str], names: Sequence[str]) -> None:
-        self.problem_size, self.divisors, self.blocks, self.names = problem_size, divisors, blocks, names
+    def __init__(self, problem_size: Any, divisors: Sequence[Any], blocks: Sequence[str]) -> None:
+        self.problem_size, self.divisors, self.blocks = problem_size, divisors, blocks
+        self.names: Sequence[str] = ()
+        #: The user's own names of types.
+        self.values: Mapping[str, Mapping[str, Any]] = {}
+
+    def own(self, c: Any) -> dict[str, Any]:
+        """Return the values of parameters as the user gave them."""
+        return {name: self.values.get(name, {}).get(str(c[name]), c[name]) for name in self.names}
 
     def __call__(self, c: Any) -> list[int]:
-        values = _values(c, self.names)
-        given = evaluated(self.problem_size, values)
+        return self.of(self.own(c))
+
+    def of(self, values: Mapping[str, Any]) -> list[int]:
+        """Return the blocks along each axis."""
+        given = evaluated(self.problem_size, dict(values))
         sizes = list(given) if np.iterable(given) and not isinstance(given, str) else [given]
         found = []
         for axis, size in enumerate(sizes):
@@ -352,22 +414,11 @@ class _Grid:
         return found
 
 
-class _Block:
-    """The threads of a configuration's blocks."""
-
-    def __init__(self, blocks: Sequence[str], names: Sequence[str]) -> None:
-        self.blocks, self.names = blocks, names
-
-    def __call__(self, c: Any) -> list[int]:
-        values = _values(c, self.names)
-        return [int(values.get(name, default)) for name, default in zip(self.blocks, (256, 1, 1), strict=False)]
-
-
 class _Shared:
     """The bytes of dynamic shared memory of a configuration."""
 
-    def __init__(self, given: Any, names: Sequence[str]) -> None:
-        self.given, self.names = given, names
+    def __init__(self, given: Any, grid: _Grid) -> None:
+        self.given, self.grid = given, grid
 
     def __call__(self, c: Any) -> int:
-        return int(evaluated(self.given, _values(c, self.names)))
+        return int(evaluated(self.given, self.grid.own(c)))

@@ -227,9 +227,15 @@ class Observation:
     ``names`` are the available observers; ``unavailable`` has the reasons for others, by name of an observer or metric.
     """
 
-    def __init__(self, names: Iterable[str], target: Target, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        names: Iterable[str],
+        target: Target,
+        clock: Callable[[], float] = time.perf_counter,
+        own: Sequence[Observer] = (),
+    ) -> None:
         self.unavailable: dict[str, str] = {}
-        self._observers: list[Observer] = []
+        self._observers: list[Observer] = list(own)
         self._clock = clock
         for name in dict.fromkeys(names):
             kind = OBSERVERS[name]
@@ -249,8 +255,8 @@ class Observation:
         steady = [observer for observer in self._observers if observer.steady_s > 0]
         for observer in self._observers:
             if observer not in steady:
-                observer.start()
-                found[observer] = observer.stop(context)
+                buffers.restore()
+                found[observer] = observer.observe(functools.partial(program.run, buffers), context)
         if steady:
             found |= self._steadily(steady, context, program, buffers)
         metrics: dict[str, float] = {}
@@ -320,6 +326,7 @@ class Bench:
         options: CompileOptions | None = None,
         plan: TimingPlan | None = None,
         observers: Sequence[str] = (),
+        own_observers: Sequence[Observer] = (),
         announce: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.backend = backend
@@ -355,7 +362,8 @@ class Bench:
         if wants_flush(self._plan, backend, kernel, self.sizes, self._data):
             self._flush = CacheFlush(backend, device.limits["cache_bytes"])
         where = device.architecture, device.pci_bus_id, device.sensors
-        self._observation = Observation(observers, Target(kernel, sizes, backend.name, *where, backend.tells_resources))
+        target = Target(kernel, sizes, backend.name, *where, backend.tells_resources)
+        self._observation = Observation(observers, target, own=own_observers)
         unavailable = dict(self._observation.unavailable)
         if reason := self._comparison.no_arrays:
             unavailable["comparing outputs on the device"] = f"{reason}; they are compared on the host"

@@ -28,6 +28,7 @@ from mptune.measure.program import Launched
 from mptune.measure.rounds import VISIT, Finished
 from mptune.measure.timing import TimingPlan
 from mptune.measure.worker import Job, Limits, WorkerDied, definition_of
+from mptune.observers.base import Observer
 from mptune.results.estimates import METRICS, Counts, estimates
 from mptune.results.objective import Objective
 from mptune.results.trial import Status, Trial
@@ -63,7 +64,7 @@ class DeviceEvaluator(Evaluator):
         objective: Objective | None = None,
         draws: int = 1,
         compilers: int = 0,
-        observers: Sequence[str] = (),
+        observers: Sequence[str | Observer] = (),
         workers: int = 1,
         pool: Callable[[Job, Limits], Pool | ClusterPool] | None = None,
         is_estimating: bool = False,
@@ -78,14 +79,14 @@ class DeviceEvaluator(Evaluator):
         self.limits = limits or Limits()
         self.plan = Plan.of(objective or Objective(), draws, self.limits.launch_factor)
         self._job = Job(
-            definition_of(kernel, metric),
+            definition_of(kernel, metric, [each for each in observers if isinstance(each, Observer)]),
             kernel.function if isinstance(kernel, Kernel) else None,
             dict(sizes),
             backend,
             seed,
             CompileOptions(flags=self._flags, timeout_s=self.limits.compile_s, compilers=compilers_of(kernel)),
             plan or TimingPlan(),
-            tuple(observers),
+            tuple(each for each in observers if isinstance(each, str)),
         )
         self._pool = Pool(self._job, self.limits, workers, compilers) if pool is None else pool(self._job, self.limits)
         self.may_overlap = self._pool.may_overlap

@@ -42,6 +42,7 @@ from mptune.measure.policy import Plan
 from mptune.measure.rounds import Finished, remeasure
 from mptune.measure.timing import TimingPlan
 from mptune.memory import total_memory_bytes
+from mptune.observers.base import Observer
 from mptune.results.trial import Measurement, Status, Trial
 from mptune.source.loading import load_tunable, loaded_modules, loaded_version
 from mptune.space.configuration import Configuration
@@ -54,7 +55,7 @@ _QUIET: Final = ("timing", "observe")
 class Job:
     """The kernel, data and options of a worker, in a form that pickles."""
 
-    definition: bytes  #: kernel and error metric (:func:`definition_of`)
+    definition: bytes  #: kernel, error metric and observers that are objects (:func:`definition_of`)
     function: str | None  #: name of the kernel's function; None for an application
     sizes: dict[str, int]
     backend: str
@@ -64,8 +65,8 @@ class Job:
     observers: tuple[str, ...] = ()
 
 
-def definition_of(kernel: Tunable, metric: Metrics | None) -> bytes:
-    """Pickle a kernel, or path and version of its file if unchanged, and an error metric."""
+def definition_of(kernel: Tunable, metric: Metrics | None, observers: Sequence[Observer] = ()) -> bytes:
+    """Pickle a kernel, or path and version of its file if unchanged, an error metric, and observers."""
     version, file = loaded_version(kernel), io.BytesIO()
     for module in loaded_modules():
         cloudpickle.register_pickle_by_value(module)
@@ -73,7 +74,7 @@ def definition_of(kernel: Tunable, metric: Metrics | None) -> bytes:
         with warnings.catch_warnings():
             # cloudpickle searches all imported modules for a function, and deprecated modules warn.
             warnings.simplefilter("ignore")
-            _Pickler(file).dump((kernel if version is None else (str(kernel.path), version), metric))
+            _Pickler(file).dump((kernel if version is None else (str(kernel.path), version), metric, tuple(observers)))
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise KernelError(
             f"{kernel.called} cannot be sent to a worker process ({error}); put its definition in a file"
@@ -89,9 +90,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return super().reducer_override(obj)
 
 
-def _defined(definition: bytes) -> tuple[Tunable, Metrics | None]:
+def _defined(definition: bytes) -> tuple[Tunable, Metrics | None, tuple[Observer, ...]]:
     try:
-        kernel, metric = pickle.loads(definition)
+        kernel, metric, observers = pickle.loads(definition)
         if isinstance(kernel, tuple):
             path, version = kernel
             kernel = load_tunable(path)
@@ -99,7 +100,7 @@ def _defined(definition: bytes) -> tuple[Tunable, Metrics | None]:
                 raise KernelError(f"{path!r} has changed since the run began; --resume goes on with it as it is now")
     except (ImportError, AttributeError, pickle.UnpicklingError) as error:
         raise KernelError(f"the kernel or its error metric cannot be used in a worker process: {error}") from error
-    return kernel, metric
+    return kernel, metric, observers
 
 
 # -- in the worker process -------------------------------------------------------------------------
@@ -156,7 +157,7 @@ def main(connection: Connection) -> None:
 
     try:
         job: Job = connection.recv()
-        kernel, metric = _defined(job.definition)
+        kernel, metric, own_observers = _defined(job.definition)
         bench = WorkerBench(
             kernel,
             Sizes(job.sizes),
@@ -166,6 +167,7 @@ def main(connection: Connection) -> None:
             options=job.options,
             plan=job.plan,
             observers=job.observers,
+            own_observers=own_observers,
             announce=announce,
         )
     except MptuneError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar, Self
@@ -68,3 +68,11 @@ class Observer(ABC):
 
         After restorations alone, return the metrics of the launches before, with the restorations subtracted.
         """
+
+    def observe(self, launch: Callable[[], float], context: LaunchContext) -> Mapping[str, float]:  # noqa: ARG002
+        """Return the metrics of a configuration that has been timed; an override may ``launch`` it again.
+
+        With a ``steady_s``, start and stop are called instead. A launch returns its milliseconds.
+        """
+        self.start()
+        return self.stop(context)

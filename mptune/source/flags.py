@@ -22,6 +22,10 @@ if TYPE_CHECKING:  # `mptune backends` does not import them
 COMPILER: Final = "compiler"
 FLAGS: Final = "compiler_flags"
 
+#: The language of a kernel that the OpenCL driver compiles as it stands, and the first line of its source.
+OPENCL_C: Final = "OpenCL C"
+OPENCL_C_LINE: Final = "// OpenCL C\n"
+
 _LINE: Final = re.compile(rf"// mptune ({COMPILER}|{FLAGS}): (.*)")
 #: Compilers that a run file may name. Values from files may come from anyone, so a compiler is a plain name, a flag one
 #: word without a path, and options that load, run, read or write files are excluded.

@@ -28,7 +28,7 @@ from mptune.errors import KernelError, MptuneError, TemplateError, UnknownNameEr
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.precision import Precision, precision
 from mptune.source.dialect import cite, comments_blanked, declared_types, kernel_parameters, portable
-from mptune.source.flags import build_lines
+from mptune.source.flags import OPENCL_C, OPENCL_C_LINE, build_lines
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
 
@@ -93,6 +93,8 @@ def render(
     name = _locate(kernel).name
     configuration = kernel.own(configuration)
     body = render_body(kernel, configuration, sizes, is_traced=is_traced)
+    if kernel.language == OPENCL_C:
+        return f"{OPENCL_C_LINE}{body}"
     if is_every_type_traced:
         body = _OWN_LITERAL.sub(_traced_literal, _OWN_TYPE.sub(r"\1own_\2", comments_blanked(body)))
         body = _OF_FLOAT.sub(lambda found: f"mp::{found[2]}{'<mp::fast>' if found[1] else ''}", body)
@@ -117,14 +119,31 @@ def render_body(
 ) -> str:
     """Return the instantiated template alone, without the prelude; raises TemplateError, KernelError."""
     source = _locate(kernel)
-    template = _compile(source)
     context = _context(kernel, kernel.own(configuration), sizes, is_traced=is_traced)
+    if callable(kernel.template):
+        body = _generated(kernel, context)
+        if kernel.language == OPENCL_C:
+            return body
+        _check_function(kernel, body, source.label)
+        return portable(body, source.label)
+    template = _compile(source)
     template.check_names(context)
     body = portable(
         template.render(context), source.name.removesuffix(".j2") if source.path else f"{source.label} as rendered"
     )
     _check_function(kernel, body, source.label)
     return body
+
+
+def _generated(kernel: Kernel, context: Mapping[str, Any]) -> str:
+    """Return the source that a template function makes of a configuration."""
+    function: Any = kernel.template
+    try:
+        return str(function(context))
+    except MptuneError:
+        raise
+    except Exception as error:
+        raise TemplateError(f"the source of kernel {kernel.name}: {type(error).__name__}: {error}") from error
 
 
 def with_parameters(kernel: Kernel, body: str, parameters: Sequence[str]) -> str:
@@ -206,6 +225,8 @@ class _Source:
 def _locate(kernel: Kernel) -> _Source:
     folder = kernel.path.parent if kernel.path else Path.cwd()
     given = kernel.template
+    if callable(given):
+        return _Source(f"{kernel.name}.cu", f"source of kernel {kernel.name}", None, folder, repr(given))
     if isinstance(given, str) and _INLINE.search(given):
         return _Source(f"{kernel.name}.cu.j2", f"template of kernel {kernel.name}", None, folder, given)
     if given is not None:
@@ -245,6 +266,8 @@ def _all_texts(tunable: Tunable) -> list[dict[str, str]]:
 def _texts(kernel: Kernel) -> dict[str, str]:
     source = _locate(kernel)
     texts = {"": source.text}
+    if callable(kernel.template):
+        return texts
     pending = [source.text]
     while pending:
         try:
@@ -384,6 +407,9 @@ def template_lines(kernel: Kernel, configuration: Configuration, sizes: Mapping[
     """
     source = _locate(kernel)
     context = _context(kernel, kernel.own(configuration), sizes)
+    if callable(kernel.template):
+        lines = _generated(kernel, context).count("\n") + 1
+        return [(f"{source.label} as rendered", line) for line in range(1, lines + 1)]
     marked, text = _compile(source, is_marked=True).render(context), _compile(source).render(context)
     if _MARK.sub("", marked) != text:
         return [(f"{source.label} as rendered", line) for line in range(1, text.count("\n") + 2)]

@@ -29,6 +29,7 @@ from mptune.measure.bench import Ready, metric_names
 from mptune.measure.pool import runnable_backend
 from mptune.measure.worker import Limits
 from mptune.observers import ALWAYS_ON, OBSERVERS
+from mptune.observers.base import Observer
 from mptune.results.estimates import METRICS, Counts, estimates, gpu_of_program, is_estimated, metric_of
 from mptune.results.metric_expressions import unknown_metric
 from mptune.results.objective import Objective
@@ -62,7 +63,7 @@ class TuningPlan:
     sizes: Sizes
     objective: Objective
     metric: Metrics  #: of the errors
-    observers: tuple[str, ...]  #: requested, or needed by objective and constraints
+    observers: tuple[str | Observer, ...]  #: requested, or needed by objective and constraints
     sources: tuple[Source, ...] = ()
     unreadable: tuple[str, ...] = ()  #: errors of run files that cannot be read
     first: tuple[Mapping[str, Value], ...] = ()  #: values of the configurations to evaluate first
@@ -283,7 +284,9 @@ def _not_estimated(kernel: Tunable, record: Mapping[str, Any], objective: Object
     return {name: [value] for name, value in own.items() if value in values.get(name, ())}
 
 
-def _observers(kernel: Tunable, metric: Metrics, settings: TuneSettings, objective: Objective) -> tuple[str, ...]:
+def _observers(
+    kernel: Tunable, metric: Metrics, settings: TuneSettings, objective: Objective
+) -> tuple[str | Observer, ...]:
     known = metric_names(kernel, metric)
     for name in sorted(objective.names):
         if name not in known:
@@ -291,10 +294,10 @@ def _observers(kernel: Tunable, metric: Metrics, settings: TuneSettings, objecti
     for name in sorted(objective.constraint_names):
         if name not in known:
             raise UnknownNameError("metric in a measured constraint:", name, known)
-    asked = [name for name in settings.observers if name not in ALWAYS_ON]
-    for name in asked:
-        if name not in OBSERVERS:
-            raise UnknownNameError("observer", name, OBSERVERS)
+    asked = [each for each in settings.observers if each not in ALWAYS_ON]
+    for each in asked:
+        if isinstance(each, str) and each not in OBSERVERS:
+            raise UnknownNameError("observer", each, OBSERVERS)
     wanted = objective.names | objective.constraint_names
     needed = [name for name, kind in OBSERVERS.items() if not wanted.isdisjoint(kind.metrics)]
     return tuple(dict.fromkeys((*asked, *needed)))

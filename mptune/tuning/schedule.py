@@ -265,6 +265,8 @@ class Schedule:
     # -- finals and verification ---------------------------------------------------------------
 
     def _settle_and_verify(self) -> None:
+        if not self._plan.settings.finals:
+            return
         self._finals.settle()
         while self._verification():
             self._finals.settle()

@@ -14,6 +14,7 @@ from mptune.accuracy.thresholds import Threshold
 from mptune.errors import MptuneError, UnknownNameError
 from mptune.kernel.regions import Over, Reduce
 from mptune.measure.worker import Limits
+from mptune.observers.base import Observer
 from mptune.results.metric_expressions import chosen_objectives
 from mptune.results.objective import Objective
 from mptune.run import Run
@@ -43,7 +44,7 @@ class TuneSettings:
             on the host, the most common GPU of its vendor.
         maximise: whether to maximise the objective.
         constraints: limits on measured metrics that a feasible trial meets, such as ``energy_j <= 1.5``.
-        observers: names of further observers; objective and constraints add the observers that they need.
+        observers: further observers, by name or as objects; objective and constraints add the ones that they need.
         restrict: allowed values by name of a parameter; others have all their values.
         penalty: score of an inaccurate trial: "hard", "linear" or "decay".
         alpha: slope of the linear penalty.
@@ -61,6 +62,7 @@ class TuneSettings:
         inputs: draws of the inputs for errors in the search; the worst counts.
         verify: unseen inputs for the reported trials at the end; fewer, but at least 5, if they take more than a
             quarter of the run; 0 for none.
+        finals: whether the fastest trials and the baseline are timed again side by side at the end.
         workers: devices of this machine to evaluate on, one worker process for each.
         scheduler: evaluate on the devices of a cluster's workers: address of a Dask scheduler, path of its file, or
             any :class:`concurrent.futures.Executor`.
@@ -90,7 +92,7 @@ class TuneSettings:
     gpu: str | None = None
     maximise: bool = False
     constraints: tuple[str, ...] = ()
-    observers: tuple[str, ...] = ()
+    observers: tuple[str | Observer, ...] = ()
     restrict: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     penalty: str = "decay"
     alpha: float = 1.0
@@ -106,6 +108,7 @@ class TuneSettings:
     seed: Annotated[int, Between(0)] = 0
     inputs: Annotated[int, COUNT] = 3
     verify: Annotated[int, Between(0)] = 20
+    finals: bool = True
     workers: Annotated[int, COUNT] = 1
     scheduler: str | Executor | None = None
     compilers: Annotated[int | None, Between(0)] = None
