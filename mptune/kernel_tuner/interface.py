@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import cloudpickle
+import numpy as np
 from numpy.typing import NDArray
 
 from mptune.accuracy.metrics import tolerance_metric
@@ -216,7 +217,7 @@ def tune_kernel(
     goals = _goals(objective, objective_higher_is_better, objectives)
     options = dict(strategy_options or {})
     most = budget or _defaults.get("budget") or options.pop("max_fevals", None)
-    chosen = _strategy(strategy, is_quiet=quiet or not (verbose or strategy))
+    chosen = _strategy(strategy, is_quiet=quiet)
     kept = None
     if cache is not None:
         size = "callable" if callable(problem_size) else problem_size
@@ -226,9 +227,8 @@ def tune_kernel(
     def shown(result: Result) -> Result:
         if not quiet:
             names = [*tune_params, *(() if "__error__" in result else ("time", *(metrics or {})))]
-            print(
-                f"{get_config_string(result, names)}{', ' if names else ''}{result.get('__error__', '')}".rstrip(", ")
-            )
+            why = f"{result.get('__error__', '')}: {str(result.get('message', '')).partition(chr(10))[0]}".strip(": ")
+            print(", ".join(filter(None, (get_config_string(result, names), why))))
         return result
 
     if simulation_mode:
@@ -391,7 +391,7 @@ def _strategy(given: Any, *, is_quiet: bool) -> str:
         if hasattr(given, "tune"):
             raise KernelError(f"strategy {given!r} is code for Kernel Tuner; give the name of one of its strategies")
         raise UnknownNameError("strategy", name, STRATEGIES)
-    if not is_quiet and name.replace("_", "-") != STRATEGIES[name]:
+    if given is not None and not is_quiet and name.replace("_", "-") != STRATEGIES[name]:
         print(f"strategy {name}: mptune's {STRATEGIES[name]} is used")
     return STRATEGIES[name]
 
@@ -506,7 +506,7 @@ def run_kernel(
     results: list[Any] = []
     for each, argument in zip(problem.given, arguments, strict=True):
         own = values_of_argument(argument)
-        if each.name in outputs:
+        if each.name in outputs and np.size(argument):
             found = outputs[each.name].astype(own.dtype).reshape(own.shape)
             kind = getattr(argument, "dtype", None)
             results.append(found.view(kind) if getattr(kind, "kind", "") == "c" else found)
