@@ -224,9 +224,11 @@ def tune_kernel(
         header = {"kernel_name": kernel_name, "problem_size": size, "tune_params_keys": list(tune_params)}
         kept = Cache(cache, {"device_name": "", **header, "tune_params": dict(tune_params), "objective": [*goals]})
 
+    tuned = list(tune_params)
+
     def shown(result: Result) -> Result:
         if not quiet:
-            names = [*tune_params, *(() if "__error__" in result else ("time", *(metrics or {})))]
+            names = [*tuned, *(() if "__error__" in result else ("time", *(metrics or {})))]
             why = f"{result.get('__error__', '')}: {str(result.get('message', '')).partition(chr(10))[0]}".strip(": ")
             print(", ".join(filter(None, (get_config_string(result, names), why))))
         return result
@@ -269,9 +271,9 @@ def tune_kernel(
             time_limit_s=options.get("time_limit"),
             seed=seed or 0,
             flags=_flags(compiler_options, _backend(backend, "CUDA")),
-            on_progress=lambda progress: shown(_result_of(progress.trial, one, metrics)),
         )
-        results = Results(run, (_result_of(trial, one, metrics) for trial in run.trials))
+        tuned = list(dict.fromkeys([*tune_params, *run.parameter_names]))
+        results = Results(run, (shown(_result_of(trial, one, metrics)) for trial in run.trials))
         environment = {"device_name": run.info.device}
     else:
         watching = made(observers)
@@ -359,7 +361,7 @@ def tune_kernel(
                 if _is_kept(entry, results, tune_params)
             ]
             kept.add(results)
-    _report(results, environment, goals, [*tune_params], [*(metrics or {})], is_quiet=quiet)
+    _report(results, environment, goals, tuned, [*(metrics or {})], is_quiet=quiet)
     for name in (*_PHASES, "strategy_time", "framework_time"):
         environment[f"total_{name}"] = sum(each.get(name, 0.0) for each in results)
     environment["total_time_ms"] = environment["overhead_time"] = 1000 * (time.perf_counter() - began)
