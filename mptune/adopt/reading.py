@@ -687,9 +687,11 @@ class _Reader:
                 facts.forbidden.append((place, "allocates memory itself", "allocate a buffer on the host"))
             for target in _targets(node):
                 facts.targets.setdefault((target.usr, target.cursor.is_definition()), target)
-        place = _in_step(function.node, []) if function.is_device else None
-        if place is not None:
-            facts.forbidden.append((place, IN_STEP, "put __syncwarp() between what they write and what others read"))
+        statement = _in_step(function.node, []) if function.is_device else None
+        if statement is not None:
+            facts.forbidden.append(
+                (statement, IN_STEP, "put __syncwarp() between what they write and what others read")
+            )
         return facts
 
     # -- needs of kernels --------------------------------------------------------------------------
@@ -855,7 +857,7 @@ def _in_step(node: Node, written: list[str]) -> Extent | None:
             if (found := _in_step(child, written)) is not None:
                 return found
     if node.kind == "COMPOUND_ASSIGNMENT_OPERATOR" or node.operator == "=":
-        places = [found for each in node.walk() if (found := _volatile_element(each)) is not None]
+        places = list(filter(None, map(_volatile_element, node.walk())))
         if any(name == places[0][0] and index != places[0][1] for name, index in places[1:]):
             if places[0][0] in written:
                 return node.extent

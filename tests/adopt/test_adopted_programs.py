@@ -60,7 +60,14 @@ FAST = (*("constant_tables.cu", "hip_spelling.hip", "shared_reduction.cu", "stru
 #: Those of the full tier, unlike each other.
 FULL = (
     *("array_of_structs.cu", "closed_class.cu", "functors.cu", "kernels_of_the_library.cu", "managed_memory.cu"),
-    *("pointers_that_meet.cu", "several_files", "short_pairs.cu", "structs_in_structs.cu", "warps.cu"),
+    *(
+        "pointers_that_meet.cu",
+        "several_files",
+        "short_pairs.cu",
+        "structs_in_structs.cu",
+        "warps.cu",
+        "wavefronts.hip",
+    ),
 )
 
 

@@ -25,10 +25,13 @@ SUMS = {
 @pytest.mark.parametrize("statement", SUMS)
 def test_kernels_that_count_on_threads_in_step_are_refused_with_the_line(tmp_path: Path, statement: str) -> None:
     path = tmp_path / "sums.cu"
-    path.write_text(
-        "__global__ void k(const double* x, double* y) {\n    volatile __shared__ double of[64];\n    int t = threadIdx.x;\n"
-        f"    of[t] = x[t];\n    __syncthreads();\n    {statement}\n    if (t == 0) *y = of[0];\n}}\n{MAIN}"
-    )
+    kernel = """__global__ void k(const double* x, double* y) {
+    volatile __shared__ double of[64];
+    int t = threadIdx.x;
+    of[t] = x[t];
+    __syncthreads();
+"""
+    path.write_text(f"{kernel}    {statement}\n    if (t == 0) *y = of[0];\n}}\n{MAIN}")
     program = read([path])
     assert [kernel.label for kernel in program.kernels] == ["k"] * SUMS[statement]
     if not SUMS[statement]:
@@ -56,6 +59,10 @@ def test_a_shuffle_returns_what_it_is_given_in_the_type_of_that(tmp_path: Path) 
 @pytest.mark.full
 def test_templates_with_warps_compute_what_the_program_does(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "warps.cu",)), tmp_path / "warps")
-    assert [kernel["name"] for kernel in document["kernels"]] == ["moments", "largest", "above"]
+    assert [kernel["name"] for kernel in document["kernels"]] == ["moments", "largest", "totals", "above"]
     assert set(document["errors"].values()) == {0.0}
+    # Shuffles of the kernel itself end regions; those of functions it calls do not.
+    texts = {name: (tmp_path / "warps" / f"{name}.cu.j2").read_text() for name in ("moments", "largest", "totals")}
+    assert ["MPTUNE_SHUFFLED(" in text for text in texts.values()] == [False, True, True]
+    assert "MPTUNE_THOSE(" in texts["totals"]
     assert document["refused"] == []
