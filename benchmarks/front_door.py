@@ -97,10 +97,11 @@ def outcome(script: Path, options: argparse.Namespace) -> dict[str, Any]:
         lines = [line for line in text.strip().splitlines() if line.strip()]
         # The last error is the reason, or the last line.
         errors = [line for line in lines if re.match(r"(?:error|\w+Error|SKIPPED)\b", line)]
+        searched = re.sub(r"^BEST PERFORMING[^\n]*\n[^\n]*", "", text, flags=re.MULTILINE)
         found: dict[str, Any] = {
             "state": state,
             "s": took_s,
-            "configurations": len(_EVALUATED.findall(text)),
+            "configurations": len(_EVALUATED.findall(searched)),
             "failed": len(_FAILED.findall(text)),
             "why": "" if state == "ran" else (errors or lines or [""])[-1].removeprefix("error: ")[:200],
         }

@@ -404,3 +404,23 @@ def test_a_cache_is_simulated_without_a_device(tmp_path: Path) -> None:
     assert {(each["block_size_x"], each["tile"]) for each in results} == {(32, 1), (32, 2), (64, 1)}
     assert env["device_name"] == "GPU"
     assert (env["best_config"]["block_size_x"], env["best_config"]["speed"]) == (32, 0.5)
+
+
+@pytest.mark.full
+def test_types_are_tuned_of_a_kernel_without_parameters_of_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where the definition is written
+    x = np.random.default_rng().random(256, np.float32)
+    text = TILED.replace("factor[0]", "2").replace('extern "C" ', "")
+    results, env = tune_kernel(
+        *("scale", text, 256, [np.zeros_like(x), x, np.int32(256)], {"block_size_x": [32, 64], "tile": [1]}),
+        restrictions=["block_size_x * tile < 64"],
+        types="auto",
+        max_error=1e-2,
+        budget=3,
+        backend="host",
+    )
+    assert all((each["block_size_x"], each["tile"]) == (32, 1) for each in results)
+    assert len({(each["x_type"], each["y_type"]) for each in results}) == 3
+    assert env["best_config"] in results

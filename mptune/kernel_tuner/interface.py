@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import cloudpickle
+import numpy as np
 from numpy.typing import NDArray
 
 from mptune.accuracy.metrics import tolerance_metric
@@ -216,19 +217,20 @@ def tune_kernel(
     goals = _goals(objective, objective_higher_is_better, objectives)
     options = dict(strategy_options or {})
     most = budget or _defaults.get("budget") or options.pop("max_fevals", None)
-    chosen = _strategy(strategy, is_quiet=quiet or not (verbose or strategy))
+    chosen = _strategy(strategy, is_quiet=quiet)
     kept = None
     if cache is not None:
         size = "callable" if callable(problem_size) else problem_size
         header = {"kernel_name": kernel_name, "problem_size": size, "tune_params_keys": list(tune_params)}
         kept = Cache(cache, {"device_name": "", **header, "tune_params": dict(tune_params), "objective": [*goals]})
 
+    tuned = list(tune_params)
+
     def shown(result: Result) -> Result:
         if not quiet:
-            names = [*tune_params, *(() if "__error__" in result else ("time", *(metrics or {})))]
-            print(
-                f"{get_config_string(result, names)}{', ' if names else ''}{result.get('__error__', '')}".rstrip(", ")
-            )
+            names = [*tuned, *(() if "__error__" in result else ("time", *(metrics or {})))]
+            why = f"{result.get('__error__', '')}: {str(result.get('message', '')).partition(chr(10))[0]}".strip(": ")
+            print(", ".join(filter(None, (get_config_string(result, names), why))))
         return result
 
     if simulation_mode:
@@ -269,9 +271,9 @@ def tune_kernel(
             time_limit_s=options.get("time_limit"),
             seed=seed or 0,
             flags=_flags(compiler_options, _backend(backend, "CUDA")),
-            on_progress=lambda progress: shown(_result_of(progress.trial, one, metrics)),
         )
-        results = Results(run, (_result_of(trial, one, metrics) for trial in run.trials))
+        tuned = list(dict.fromkeys([*tune_params, *run.parameter_names]))
+        results = Results(run, (shown(_result_of(trial, one, metrics)) for trial in run.trials))
         environment = {"device_name": run.info.device}
     else:
         watching = made(observers)
@@ -359,7 +361,7 @@ def tune_kernel(
                 if _is_kept(entry, results, tune_params)
             ]
             kept.add(results)
-    _report(results, environment, goals, [*tune_params], [*(metrics or {})], is_quiet=quiet)
+    _report(results, environment, goals, tuned, [*(metrics or {})], is_quiet=quiet)
     for name in (*_PHASES, "strategy_time", "framework_time"):
         environment[f"total_{name}"] = sum(each.get(name, 0.0) for each in results)
     environment["total_time_ms"] = environment["overhead_time"] = 1000 * (time.perf_counter() - began)
@@ -391,7 +393,7 @@ def _strategy(given: Any, *, is_quiet: bool) -> str:
         if hasattr(given, "tune"):
             raise KernelError(f"strategy {given!r} is code for Kernel Tuner; give the name of one of its strategies")
         raise UnknownNameError("strategy", name, STRATEGIES)
-    if not is_quiet and name.replace("_", "-") != STRATEGIES[name]:
+    if given is not None and not is_quiet and name.replace("_", "-") != STRATEGIES[name]:
         print(f"strategy {name}: mptune's {STRATEGIES[name]} is used")
     return STRATEGIES[name]
 
@@ -506,7 +508,7 @@ def run_kernel(
     results: list[Any] = []
     for each, argument in zip(problem.given, arguments, strict=True):
         own = values_of_argument(argument)
-        if each.name in outputs:
+        if each.name in outputs and np.size(argument):
             found = outputs[each.name].astype(own.dtype).reshape(own.shape)
             kind = getattr(argument, "dtype", None)
             results.append(found.view(kind) if getattr(kind, "kind", "") == "c" else found)

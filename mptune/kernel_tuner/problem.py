@@ -87,6 +87,8 @@ def values_of_argument(argument: Any) -> NDArray[Any]:
     found = np.asarray(argument)
     if found.dtype.kind == "c" and found.ndim:
         found = np.ascontiguousarray(found).view(found.real.dtype)
+    if found.ndim and not found.size:
+        found = np.zeros(1, found.dtype)  # no kernel reads it
     if found.dtype.kind not in "fiub":
         raise KernelError(f"an argument is of type {found.dtype}; expected floating-point or whole numbers")
     return found
@@ -247,7 +249,7 @@ def _on_host(answer: Any) -> Any:
 
 
 def _widest(array: NDArray[Any]) -> NDArray[Any]:
-    return array.astype(np.float64) if array.dtype.kind == "f" else array
+    return array.astype(np.float64, copy=False) if array.dtype.kind == "f" else array
 
 
 def _type_of(array: NDArray[Any]) -> dict[str, str]:

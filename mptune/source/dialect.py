@@ -96,11 +96,12 @@ def declared_types(kernel: Kernel, configuration: Configuration, sizes: Sizes) -
     Otherwise a kernel with a ``float*`` parameter and an fp64 buffer would run and read or write the wrong elements.
     """
     lines = [f'#line 1 "arguments of {kernel.name}"', ""]
+    holds = "begins" if callable(kernel.template) else "holds"  # a user's own array may be larger than what it gets
     for constant in (argument for argument in kernel.arguments if argument.is_constant):
         declared, said = _type_of(kernel, constant, configuration)
         elements = math.prod(kernel.shape_of(constant, sizes))
         lines.append(
-            f"static_assert(mptune_declared::holds<{declared}, {elements}, decltype({constant.name})>, "
+            f"static_assert(mptune_declared::{holds}<{declared}, {elements}, decltype({constant.name})>, "
             f'"argument {constant.name} of kernel {kernel.name} is {elements} elements passed as {said}; '
             'the __constant__ array of that name is of another size or type");'
         )

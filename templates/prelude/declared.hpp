@@ -42,6 +42,10 @@ struct element<A[n]> : element<A> {};
 template <class D, decltype(sizeof(0)) n, class A>
 constexpr bool holds = plain<D, mp::detail::bare_t<typename element<A>::type>> && sizeof(A) == n * sizeof(D);
 
+// Whether it begins with that many.
+template <class D, decltype(sizeof(0)) n, class A>
+constexpr bool begins = plain<D, mp::detail::bare_t<typename element<A>::type>> && sizeof(A) >= n * sizeof(D);
+
 #if defined(MPTUNE_OPENCL)
 // The type of a parameter by its name: there are no pointers to functions, which have it elsewhere.
 template <class T>

@@ -98,6 +98,23 @@ def test_a_program_ends_well_and_prints_a_finite_number(name: str, tmp_path: Pat
     assert math.isfinite(number_after(pattern, "\n".join([done.stdout, done.stderr, *pages])))
 
 
+def test_scripts_of_a_folder_are_run(tmp_path: Path) -> None:
+    scripts = {"runs": "", "refuses": ", texmem_args={'x': x}", "fails": ", answer=[x[1:], None]"}
+    for name, more in scripts.items():
+        (tmp_path / f"{name}.py").write_text(
+            "import numpy, kernel_tuner\n"
+            "x = numpy.arange(64, dtype=numpy.float32)\n"
+            "text = '__global__ void twice(float *y, const float *x) { int i = threadIdx.x; y[i] = 2 * x[i]; }'\n"
+            f"kernel_tuner.tune_kernel('twice', text, 64, [x * 0, x], {{'block_size_x': [64]}}{more})\n"
+        )
+    done = run("front_door", str(tmp_path), "--output", str(tmp_path / "page.md"))
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "page.md").read_text()
+    assert "1 of 3 scripts ran" in page
+    assert "texmem_args" in page
+    assert number_after(r"[|] runs.py [|] ran [|] \d+ [|] ", page) == 1
+
+
 def test_searches_from_earlier_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
