@@ -221,14 +221,17 @@ def test_the_value_of_an_option_may_be_a_number_of_repeats(tmp_path: Path) -> No
     }
     """
     (tmp_path / "main.cu").write_text(text)
-    assert tried(tmp_path / "main.cu", "-n 64") == ["-n 64", "-n 64 -r 1", "-n 32 -r 1", "-n 32 -r 1"]
+    by_place = text.replace("int runs = 10", "int side = argc > 1 ? atoi(argv[1]) : 64, runs = 0")
+    (tmp_path / "other.cu").write_text(by_place)
+    assert tried(tmp_path / "other.cu", "") == ["", "8", "8"]
+    assert tried(tmp_path / "main.cu", "-n 64") == ["-n 64", "-n 64 -r 1", "-n 8 -r 1", "-n 8 -r 1"]
     assert tried(tmp_path / "main.cu", "-n 64 -r 100 -t 200") == [
         "-n 64 -r 100 -t 200",
         "-n 64 -r 1 -t 200",
         "-n 64 -r 1 -t 12",
         "-n 64 -r 1 -t 4",
-        "-n 32 -r 1 -t 4",
-        "-n 32 -r 1 -t 4",
+        "-n 8 -r 1 -t 4",
+        "-n 8 -r 1 -t 4",
     ]
 
 
@@ -256,6 +259,7 @@ def test_macros_are_made_smaller_where_there_are_no_arguments(tmp_path: Path) ->
         "REPEAT=1",
         "REPEAT=1 NUM=256 ROWS=256",
         "REPEAT=1 NUM=64 ROWS=64",
-        "REPEAT=1 NUM=32 ROWS=32",
-        "REPEAT=1 NUM=32 ROWS=32",
+        "REPEAT=1 NUM=16 ROWS=16",
+        "REPEAT=1 NUM=8 ROWS=8",
+        "REPEAT=1 NUM=8 ROWS=8",
     ]
