@@ -302,14 +302,19 @@ def _name(settings: AdoptSettings) -> str:
 
 
 @contextlib.contextmanager
-def _told_what_is_missing(files: Sequence[Path]) -> Iterator[None]:
-    """Say of a program that does not compile which macros its Makefile gives, and which files were not given."""
+def _told_what_is_missing(files: Sequence[Path], notes: Sequence[str]) -> Iterator[None]:
+    """Say of a program that does not compile which macros its Makefile gives, and which files were not given.
+
+    Args:
+        files: the files that were given.
+        notes: what of its Makefile was not followed.
+    """
     try:
         yield
     except ProgramError as error:
         folders = {file.parent for file in files}
         missing = (*_macros_in_makefiles(folders, str(error)), *_files_not_given(folders, files, str(error)))
-        raise ProgramError("\n".join([str(error), *missing])) from error.__cause__
+        raise ProgramError("\n".join([str(error), *missing, *notes])) from error.__cause__
 
 
 def _macros_in_makefiles(folders: Iterable[Path], message: str) -> Iterator[str]:
@@ -335,7 +340,7 @@ def _read_and_built(settings: AdoptSettings, project: Project, on_progress: Call
     Raises:
         ProgramError: it cannot be adopted as far as its text says that, or does not compile.
     """
-    with _told_what_is_missing(settings.files):
+    with _told_what_is_missing(settings.files, project.notes):
         on_progress("reading the program")
         program = read(settings.files, settings.defines, settings.includes, settings.kernels)
         for name in settings.macros:

@@ -39,6 +39,8 @@ _SEPARATORS: Final = frozenset(";&|()")
 _WITH_VALUE: Final = ("-D", "-U", "-I", "-isystem", "-iquote", "-L", "-l")
 _BEFORE_VALUE: Final = ("-o", "-x", "-include", "-MF", "-MT", "-MQ")
 _HEADERS: Final = ("-I", "-isystem", "-iquote")
+#: Standards after C++17, as which programs are read.
+_LATER: Final = re.compile(r"--?std=((?:c|gnu)\+\+2\w)")
 #: Headers of a toolkit, in whose place those of the layer stand.
 _TOOLKIT: Final = ("cuda_runtime.h", "hip/hip_runtime.h")
 
@@ -79,6 +81,7 @@ class _Step:
         defines: macros.
         includes: folders of headers.
         libraries: names of libraries (``-l``).
+        standard: of C++, if it is a later one than programs are read as; "" otherwise.
     """
 
     inputs: list[Path] = field(default_factory=list)
@@ -87,6 +90,7 @@ class _Step:
     defines: dict[str, str] = field(default_factory=dict)
     includes: list[Path] = field(default_factory=list)
     libraries: list[str] = field(default_factory=list)
+    standard: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +172,13 @@ def _project(
     sources: dict[Path, None] = {}
     defines: dict[str, str] = {}
     includes: dict[Path, None] = {}
+    later = dict[str, None]()
     for step in steps:
         sources |= dict.fromkeys(path for path in step.inputs if path.suffix in COMPILED)
         defines = {**step.defines, **defines}
         includes |= dict.fromkeys(path.resolve() for path in step.includes if path.is_dir())
+        later |= dict.fromkeys([step.standard] if step.standard else [])
+    notes = [*notes, *(f"{origin.name} says -std={standard}: the program is read as C++17" for standard in later)]
     own = (path for path in includes if not any((path / name).exists() for name in _TOOLKIT))
     return Project(tuple(sources), defines, tuple(own), arguments, run_in, origin.parent, origin, tuple(notes))
 
@@ -277,6 +284,8 @@ def _compiled(words: Sequence[str], place: Path) -> _Step:
             step.includes.append(_path(value, place))
         elif option == "-l":
             libraries.append(value)
+        elif found := _LATER.fullmatch(word):
+            step.standard = found[1]
         elif word in ("-c", "-dc", "--compile", "--device-c"):
             step.is_link = False
         elif not option and not word.startswith("-"):

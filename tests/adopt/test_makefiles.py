@@ -111,7 +111,7 @@ def test_the_commands_of_a_makefile_say_what_a_program_is_made_of(tmp_path: Path
     (tmp_path / "Makefile").write_text(
         "ARCH = sm_90\nall: build/main tool\n"
         "build/main: main.cu\n\t$(MAKE) -C sub\n\tmkdir -p build && nvcc -arch $(ARCH) -isystem include \\\n"
-        "\t  -Xcompiler=-DFAST,-fopenmp -I/no/such/folder main.cu -o build/main -Lsub -lsums\n"
+        "\t  -std=c++20 -Xcompiler=-DFAST,-fopenmp -I/no/such/folder main.cu -o build/main -Lsub -lsums\n"
         "tool: tool.cpp\n\tg++ tool.cpp -o tool\n"
         "run: all\n\t# ./build/main 1\n\t./tool 3 > tool.txt\n"
         "\tcd sub; mpirun -n 1 ../build/main --file 'a file' o*.c 12 2>&1 > out.txt\n\t./build/main 5\n"
@@ -125,7 +125,10 @@ def test_the_commands_of_a_makefile_say_what_a_program_is_made_of(tmp_path: Path
     assert project.includes == (tmp_path / "include",)
     assert project.arguments == ("--file", "a file", "other.c", "12")
     assert project.run_in == tmp_path / "sub"
-    assert project.notes == ("Makefile has 2 commands that run main: the first is taken",)
+    assert project.notes == (
+        "Makefile has 2 commands that run main: the first is taken",
+        "Makefile says -std=c++20: the program is read as C++17",
+    )
     assert not (tmp_path / "build").exists()
 
 
