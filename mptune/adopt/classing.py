@@ -56,6 +56,8 @@ _ASSIGNS: Final = ("=", "+=", "-=", "*=", "/=")
 _NUMBER: Final = re.compile(r"\.?\d.*")
 #: Functions that read the bits of a number.
 _BITS: Final = re.compile(r"__(double|float)(_as_|2hiint|2loint)\w*")
+#: Warp functions that return a value they are given, behind the mask if they have one.
+EXCHANGED: Final = re.compile(r"__shfl(?:_\w+?)?(_sync)?|__reduce_\w+(_sync)")
 _Noted = TypeVar("_Noted", Literal, MathCall, Choice)
 #: A call of a function of the host, after the call of the function that it is in.
 _Call = tuple[Extent, ...]
@@ -729,6 +731,8 @@ class _Finder:
                 place, within = self._called(called, node.extent, "result"), ()
             elif math_function(node.spelling) or node.spelling in ("__ldg", "__ldcs", "atomicAdd"):
                 within = node.arguments
+            elif found := EXCHANGED.fullmatch(node.spelling):
+                within = node.arguments[bool(found[1]) :][:1]
             else:
                 within = within if is_vector else ()
         elif kind == "CONDITIONAL_OPERATOR":
@@ -756,7 +760,11 @@ class _Finder:
                 place = self._cast(parent)
                 if place is not None or scalar_of(parent.canonical) is None:
                     return [place] if place is not None else []
-            elif kind == "CALL_EXPR" and math_function(parent.spelling) is None:
+            elif (
+                kind == "CALL_EXPR"
+                and math_function(parent.spelling) is None
+                and not EXCHANGED.fullmatch(parent.spelling)
+            ):
                 at = next((i for i, argument in enumerate(parent.arguments) if argument.extent == node.extent), None)
                 return [(parent.referenced.get_usr(), at)] if at is not None and parent.referenced is not None else []
             else:

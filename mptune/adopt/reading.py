@@ -32,7 +32,7 @@ from mptune.adopt.parsing import (
     specialisation_of,
     without_casts,
 )
-from mptune.adopt.rewriting import blanked, has_device_code
+from mptune.adopt.rewriting import WAITS, blanked, has_device_code
 from mptune.cpp.tokens import tokens
 from mptune.errors import did_you_mean
 
@@ -229,7 +229,7 @@ class Kernel:
         needs: the declarations outside that it uses, also through device functions, in the order of the source. A
             device function that is a template is there once for each instantiation.
         calls: of instantiated device functions in its body.
-        has_barrier: whether its threads wait for each other.
+        has_barrier: whether its threads wait for each other, all of a block or those of a warp.
         has_shared: whether its threads share memory.
         is_flat: whether any block size does the same: a thread's place enters only as the index
             ``blockIdx.x * blockDim.x + threadIdx.x`` (and ``gridDim.x * blockDim.x``, its stride), also of other axes.
@@ -447,6 +447,7 @@ def _tuned(program: Program, names: Sequence[str]) -> tuple[str, ...]:
 
 #: What a kernel does that launches another: on the processor no part of the program runs then.
 NESTED: Final = "launches a kernel itself"
+IN_STEP: Final = "counts on the threads of a warp to run in step, which they need not do on a GPU either"
 _KINDS: Final = {
     **dict.fromkeys(("STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE"), "struct"),
     **dict.fromkeys(("TYPEDEF_DECL", "TYPE_ALIAS_DECL", "TYPE_ALIAS_TEMPLATE_DECL"), "typedef"),
@@ -479,8 +480,6 @@ _FORBIDDEN: Final = (
      "cooperative groups", "use threadIdx and __syncthreads() instead"),
     (re.compile(r"tex[123]D\w*|surf[123]D\w*|texture|surface|(?:cuda|hip)(?:Texture|Surface)Object_t|tex1Dfetch"),
      "textures or surfaces", "read from a buffer instead"),
-    (re.compile(r"__shfl\w*|__ballot\w*|__any\w*|__all\w*|__activemask|__match_\w+|__syncwarp|__reduce_\w+_sync|warpSize"),
-     "warp intrinsics", "let threads share memory with __shared__ and __syncthreads() instead"),
     (re.compile(r"curand\w*|hiprand\w*"), "random numbers of a library", "draw them on the host"),
     (re.compile(r"asm|__asm__|__asm"), "inline assembly", "write it in C++"),
     (re.compile(r"__pipeline_\w+|memcpy_async"), "asynchronous copies", "copy with ordinary loads"),
@@ -488,8 +487,6 @@ _FORBIDDEN: Final = (
      "arithmetic that rounds to a side", "round to the nearest: the same with _rn"),
     (re.compile(r"(?:erfcx|erfinv|erfcinv|normcdfinv)f?"),
      "a function that the C library of processors has not", "compute it on the host, or write an approximation out"),
-    (re.compile(r"__syncthreads_(?:or|and|count)"), "votes of a block",
-     "count in shared memory between __syncthreads()"),
     (re.compile(r"__v[a-z]+[24]"), "instructions on the bytes of a word", "compute each byte for itself"),
     (re.compile(r"__trap|__nanosleep|clock64|wall_clock64"),
      "what only a GPU has (__trap, clocks)", "leave it out: mptune measures times itself"),
@@ -600,7 +597,7 @@ class _Reader:
             body=function.body,
             needs=needs,
             calls=tuple(self._facts(function).calls.values()),
-            has_barrier="__syncthreads" in text,
+            has_barrier=WAITS.search(text) is not None,
             has_shared=shares,
             is_flat=_PLACE.search(_INDEX.sub("", _PLACE_CAST.sub("", text))) is None,
             asks_elsewhere=_PLACE.search("".join(texts[1:])) is not None,
@@ -690,6 +687,11 @@ class _Reader:
                 facts.forbidden.append((place, "allocates memory itself", "allocate a buffer on the host"))
             for target in _targets(node):
                 facts.targets.setdefault((target.usr, target.cursor.is_definition()), target)
+        statement = _in_step(function.node, []) if function.is_device else None
+        if statement is not None:
+            facts.forbidden.append(
+                (statement, IN_STEP, "put __syncwarp() between what they write and what others read")
+            )
         return facts
 
     # -- needs of kernels --------------------------------------------------------------------------
@@ -837,6 +839,38 @@ def _is_undefined(unit: TranslationUnit, called: Any) -> bool:
     """Whether a device function of the program is declared without a definition."""
     attributes = {child.kind.name for child in called.get_children()}
     return unit.extent(called) is not None and called.get_definition() is None and "CUDADEVICE_ATTR" in attributes
+
+
+def _in_step(node: Node, written: list[str]) -> Extent | None:
+    """Return the statement that adds what other threads wrote to volatile memory, with nothing that waits before it.
+
+    Args:
+        node: a statement.
+        written: what was written so since threads last waited; changed.
+    """
+    if node.kind == "CALL_EXPR" and WAITS.fullmatch(node.spelling):
+        written.clear()
+    for _ in range(
+        2 if node.kind in ("FOR_STMT", "WHILE_STMT", "DO_STMT") else 1
+    ):  # (the second turn follows the first)
+        for child in node.children:
+            if (found := _in_step(child, written)) is not None:
+                return found
+    if node.kind == "COMPOUND_ASSIGNMENT_OPERATOR" or node.operator == "=":
+        places = list(filter(None, map(_volatile_element, node.walk())))
+        if any(name == places[0][0] and index != places[0][1] for name, index in places[1:]):
+            if places[0][0] in written:
+                return node.extent
+            written.append(places[0][0])
+    return None
+
+
+def _volatile_element(node: Node) -> tuple[str, str] | None:
+    """Return the array and the index of an element of volatile memory."""
+    if node.kind != "ARRAY_SUBSCRIPT_EXPR" or not node.cursor.type.is_volatile_qualified():
+        return None
+    array, index = node.children
+    return bare(array).spelling, "".join(token.spelling for token in index.cursor.get_tokens())
 
 
 def _targets(node: Node) -> Iterator[Node]:

@@ -24,7 +24,8 @@ _NO_FUNCTIONS: Final = frozenset(
 #: What may stand between the parameters of a function and its body.
 _BEFORE_BODY: Final = re.compile(r"\s*(?:const|noexcept|override|final|volatile|__restrict__|\s)*(?::(?!:)[^;{}]*)?\{")
 _MACRO: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.|\\\n)*)", re.MULTILINE)
-_WAITS: Final = re.compile(
+#: Functions in which threads wait for each other.
+WAITS: Final = re.compile(
     r"__sync(?:threads|warp)\w*|__shfl\w*|__ballot\w*|__any(?:_sync)?|__all(?:_sync)?|__activemask|__match_\w+"
     r"|__reduce_\w+|__barrier_sync\w*"
 )
@@ -161,7 +162,7 @@ def facts_of(texts: Iterable[str]) -> dict[str, KernelFacts]:
         names = set().union(*(uses.get(used, set()) for used in reached))
         facts[name] = KernelFacts(
             has_address=name not in templates and count <= 1,
-            waits=any(map(_WAITS.search, names)),
+            waits=any(map(WAITS.search, names)),
             counts=any(map(_COUNTS.search, names)),
             is_in_phases=not uses.get(name, set()).isdisjoint(("MPTUNE_PHASE", "MPTUNE_TILES")),
             is_global=name not in in_namespaces,

@@ -56,7 +56,7 @@ _NVCC_FLAGS: Final = (
 #: A function of CUDA's runtime that the recorder stands before.
 _RECORDED: Final = re.compile(r"\bMPTUNE_RECORDED\((\w+)\)\(")
 #: What the layer shares with templates.
-_OF_PRELUDE: Final = ("host_fiber.hpp", "host_pool.hpp", "intrinsics.hpp", "short_intrinsics.hpp")
+_OF_PRELUDE: Final = ("host_fiber.hpp", "host_pool.hpp", "intrinsics.hpp", "short_intrinsics.hpp", "warps.hpp")
 _FOR_PROCESSOR: Final = "this machine's processor"
 _FOR_GPU: Final = "this machine's GPU"
 _NO_OPENMP: Final = "zig has no OpenMP: parallel regions ran on one thread (g++ or clang++ with libomp has it)"
@@ -235,7 +235,11 @@ def build(
             flags = ["-x", language, f"-std={standard}", *common, *folders, *beside, f"-I{layer}"]
             flags += shared_intrinsics()
             if path in device:
-                macro = ("-D__HIPCC__", "-D__HIP_PLATFORM_AMD__") if is_hip else ("-D__CUDACC__", "-D__NVCC__")
+                macro = (
+                    ("-D__HIPCC__", "-D__HIP_PLATFORM_AMD__", "-DMPTUNE_WARP_SIZE=64")
+                    if is_hip
+                    else ("-D__CUDACC__", "-D__NVCC__")
+                )
                 # A program whose loops are kernels is no CUDA: it may have functions with the names of CUDA's.
                 header = "mptune_layer/launch.hpp" if gives_host_memory else "cuda_runtime.h"
                 flags += [*macro, "-include", str(layer / header)]

@@ -22,13 +22,17 @@ PRELUDE_FILES: Final = tuple(
     f"{name}.hpp"
     for name in re.findall(
         r"\w+",
-        """platform opencl host host_fiber host_pool host_grid conversions literal types local traced compound
+        """platform opencl host warps host_fiber host_pool host_grid conversions literal types local traced compound
         arithmetic_cuda arithmetic atomics functions math_device math_opencl polynomials math_host math pairs vector
         vector_members neighbours intrinsics short_intrinsics cuda_functions virtual_threads phases declared""",
     )
 )
 #: Functions of CUDA that programs have, too, which run as they are, by the macro that says where they are.
-_SHARED: Final = {"MPTUNE_INTRINSICS": "intrinsics.hpp", "MPTUNE_SHORT_INTRINSICS": "short_intrinsics.hpp"}
+_SHARED: Final = {
+    "MPTUNE_INTRINSICS": "intrinsics.hpp",
+    "MPTUNE_SHORT_INTRINSICS": "short_intrinsics.hpp",
+    "MPTUNE_WARPS": "warps.hpp",
+}
 _SHORT: Final = re.compile(r"\b(?:__\w+|h2?[a-z]+\d*)\b(?=[,()])")
 
 

@@ -60,6 +60,8 @@ static thread_local void* dynamic_shared;
 // block must be able to wait for each other.
 constexpr int counter_before_kernel = __COUNTER__;
 
+// Whether a thread of the block has called a function of warps or a vote.
+static thread_local bool has_warps;
 static __attribute__((noinline, unused)) void wait_for_block();
 
 template <int>
@@ -76,9 +78,6 @@ struct identity {
 };
 template <class T>
 using exactly = typename identity<T>::type;
-
-template <class... A>
-constexpr bool never = false;
 
 // Held by who replaces what has more bytes than are exchanged in one step, some of which may be padding.
 static __attribute__((unused)) bool replacing;
@@ -163,32 +162,6 @@ MPTUNE_LAZY inline __attribute__((always_inline)) unsigned atomicInc(unsigned* a
 MPTUNE_LAZY inline __attribute__((always_inline)) unsigned atomicDec(unsigned* address, unsigned limit) {
     return mptune_host::replace(address, [=](unsigned old) { return old == 0u || old > limit ? limit : old - 1u; });
 }
-
-// There are no warps here. A wrong answer would be worse than none.
-#define MPTUNE_NO_WARPS(name)                                                                                     \
-    template <class... A>                                                                                         \
-    int name(A...) {                                                                                              \
-        static_assert(mptune_host::never<A...>, #name " needs warps, which the host backend does not have: use "   \
-                                                      "shared memory and __syncthreads(), or #if !defined(MPTUNE_HOST)"); \
-        return 0;                                                                                                 \
-    }
-MPTUNE_NO_WARPS(__syncwarp)
-MPTUNE_NO_WARPS(__shfl_sync)
-MPTUNE_NO_WARPS(__shfl_up_sync)
-MPTUNE_NO_WARPS(__shfl_down_sync)
-MPTUNE_NO_WARPS(__shfl_xor_sync)
-MPTUNE_NO_WARPS(__shfl)
-MPTUNE_NO_WARPS(__shfl_up)
-MPTUNE_NO_WARPS(__shfl_down)
-MPTUNE_NO_WARPS(__shfl_xor)
-MPTUNE_NO_WARPS(__ballot_sync)
-MPTUNE_NO_WARPS(__any_sync)
-MPTUNE_NO_WARPS(__all_sync)
-MPTUNE_NO_WARPS(__activemask)
-MPTUNE_NO_WARPS(__syncthreads_count)
-MPTUNE_NO_WARPS(__syncthreads_and)
-MPTUNE_NO_WARPS(__syncthreads_or)
-#undef MPTUNE_NO_WARPS
 
 #elif defined(MPTUNE_GPU)
 

@@ -1,6 +1,7 @@
 // Threads that can wait for each other: each thread of a block is a fiber with a stack of its own, and a barrier
 // switches to the next fiber that has not ended. Switching round robin, a fiber comes back from a barrier only when
-// every other one has reached it (or has returned, which counts as having arrived).
+// every other one has reached it (or has returned, which counts as having arrived). From the first warp function of a block
+// on it is noted who waits for what, and who waits for the block takes no turns.
 
 #if defined(MPTUNE_HOST)
 
@@ -100,6 +101,15 @@ struct fiber {
 #endif
 };
 
+// Who waits, a bit for each thread in words of 64, of which a warp is one or a half.
+struct waiting_threads {
+    struct word {
+        unsigned long long alive, at_barrier, in_warps, at_sites, votes;
+    } words[16];
+    unsigned alive, at_barrier;
+    lane lanes[1024];
+};
+
 // The fibers of one worker, kept from block to block: one that returns from the kernel waits at the top of its loop.
 struct block_of_fibers {
     fiber* fibers;
@@ -110,6 +120,7 @@ struct block_of_fibers {
     fiber* current;
     fiber* previous;
     fiber scheduler;
+    waiting_threads* waiting;
 
     bool prepare(dim3 block, void (*main)(), void* main_argument);
     void run();
@@ -128,7 +139,8 @@ inline __attribute__((always_inline)) void resume(fiber* from, fiber* to) {
 #endif
 }
 
-static __attribute__((noinline, unused)) void wait_for_block() {
+// Lets all others have their turn.
+inline __attribute__((always_inline)) void let_others() {
     block_of_fibers* const block = active_block;
     fiber* const self = block->current;
     if (self->next == self) return;
@@ -136,10 +148,146 @@ static __attribute__((noinline, unused)) void wait_for_block() {
     resume(self, self->next);
 }
 
+struct thread_place {
+    unsigned number;
+    waiting_threads& all;
+    waiting_threads::word& word;
+    unsigned long long bit;
+
+    static thread_place of_this_thread() {
+        const unsigned number = static_cast<unsigned>(active_block->current - active_block->fibers);
+        waiting_threads& all = *active_block->waiting;
+        return {number, all, all.words[number / 64], 1ull << number % 64};
+    }
+};
+
+// Gives those a turn again that wait for the block: behind this thread, by number.
+static __attribute__((unused)) void open_barrier() {
+    block_of_fibers* const block = active_block;
+    fiber* const self = block->current;
+    waiting_threads& all = *block->waiting;
+    for (unsigned i = 16; i-- > 0;) {
+        unsigned long long& there = all.words[i].at_barrier;
+        for (; there != 0; there &= ~(1ull << 63 >> __builtin_clzll(there))) {
+            fiber* const each = block->fibers + i * 64 + 63 - __builtin_clzll(there);
+            if (each == self) continue;
+            each->next = self->next;
+            self->next = each;
+            if (block->previous == self) block->previous = each;
+        }
+    }
+    all.at_barrier = 0;
+}
+
+static __attribute__((noinline, unused)) void arrive() {
+    block_of_fibers* const block = active_block;
+    fiber* const self = block->current;
+    const thread_place own = thread_place::of_this_thread();
+    own.word.at_barrier |= own.bit;
+    if (++own.all.at_barrier == own.all.alive) return open_barrier();
+    block->previous->next = self->next;
+    resume(self, self->next);
+}
+
+// What is behind the switch is not in this function: a return to another caller than that of the thread before is not foreseen
+// by processors.
+static __attribute__((noinline, unused)) void wait_for_block() {
+    if (has_warps) return arrive();
+    block_of_fibers* const block = active_block;
+    fiber* const self = block->current;
+    if (self->next == self) return;
+    block->previous = self;
+    resume(self, self->next);
+}
+
+// Notes who is there. Until then the threads took turns by number, so that those before this one wait for the block.
+static __attribute__((noinline, unused)) void begin_warps() {
+    has_warps = true;
+    block_of_fibers* const block = active_block;
+    waiting_threads& all = *block->waiting;
+    __builtin_memset(all.words, 0, sizeof all.words);
+    all.alive = all.at_barrier = 0;
+    fiber *each = block->current, *last = each;
+    do {
+        const unsigned long number = each - block->fibers;
+        all.words[number / 64].alive |= 1ull << number % 64;
+        ++all.alive;
+        if (each < block->current) {
+            all.words[number / 64].at_barrier |= 1ull << number % 64;
+            ++all.at_barrier;
+        } else {
+            last = each;
+        }
+        each = each->next;
+    } while (each != block->current);
+    last->next = block->current;
+    block->previous = last;
+}
+
+static __attribute__((unused)) lane& own_lane() {
+    return active_block->waiting->lanes[active_block->current - active_block->fibers];
+}
+
+// Returns the threads of a site, if no other thread of the warp waits at an earlier line, where it may come by here yet.
+static __attribute__((unused)) unsigned long long at_site(const lane* lanes, unsigned long long waiting, int site) {
+    unsigned long long found = 0;
+    for (unsigned long long left = waiting; left != 0; left &= left - 1) {
+        const int other = lanes[__builtin_ctzll(left)].site;
+        if (other < site) return 0;
+        if (other == site) found |= left & -left;
+    }
+    return found;
+}
+
+static __attribute__((noinline, unused)) void gather(unsigned warp_size, unsigned long long mask, int site,
+                                                     void (*settle)(lane*, unsigned long long)) {
+    if (!has_warps) begin_warps();
+    const thread_place self = thread_place::of_this_thread();
+    const unsigned first = self.number % 64 / warp_size * warp_size;
+    const unsigned long long whole = ~0ull >> (64 - warp_size) << first;
+    lane* const lanes = self.all.lanes + self.number / 64 * 64;
+    waiting_threads::word& word = self.word;
+    unsigned long long& waiting = mask != 0 ? word.in_warps : word.at_sites;
+    lanes[self.number % 64].site = site;
+    waiting |= self.bit;
+    while (waiting & self.bit) {
+        const unsigned long long there = word.alive & ~word.at_barrier & whole;
+        unsigned long long group = 0;
+        if (mask != 0) {
+            group = (there & mask << first) | self.bit;
+            if (group & ~waiting) group = 0;
+        } else if ((there & ~word.in_warps & ~word.at_sites) == 0) {
+            group = at_site(lanes, word.at_sites & whole, site);
+        }
+        if (group == 0) {
+            let_others();
+            continue;
+        }
+        settle(lanes + first, group >> first);
+        waiting &= ~group;
+    }
+}
+
+static __attribute__((noinline, unused)) unsigned votes(bool is) {
+    if (!has_warps) begin_warps();
+    const thread_place self = thread_place::of_this_thread();
+    self.word.votes = is ? self.word.votes | self.bit : self.word.votes & ~self.bit;
+    wait_for_block();
+    unsigned found = 0;
+    for (const waiting_threads::word& each : self.all.words) found += __builtin_popcountll(each.votes & each.alive);
+    wait_for_block();
+    return found;
+}
+
 // Takes a fiber whose thread has returned out of the ring; the last one gives the worker back its own stack.
 inline __attribute__((noinline)) void end_thread() {
     block_of_fibers* const block = active_block;
     fiber* const self = block->current;
+    if (has_warps) {
+        const thread_place own = thread_place::of_this_thread();
+        own.word.alive &= ~own.bit;
+        if (--own.all.alive == own.all.at_barrier) open_barrier();
+    }
     if (self->next == self) {
         resume(self, &block->scheduler);
     } else {
@@ -192,13 +340,15 @@ inline bool block_of_fibers::prepare(dim3 block, void (*main)(), void* main_argu
     if (fibers == nullptr || count < wanted) {
         release();
         const unsigned long table_bytes = (wanted * sizeof(fiber) + guard_bytes - 1) / guard_bytes * guard_bytes;
-        const unsigned long bytes = table_bytes + wanted * (guard_bytes + stack_bytes);
+        const unsigned long before_bytes = table_bytes + (sizeof(waiting_threads) + guard_bytes - 1) / guard_bytes * guard_bytes;
+        const unsigned long bytes = before_bytes + wanted * (guard_bytes + stack_bytes);
         char* const pages = static_cast<char*>(map_pages(bytes));
         if (pages == nullptr) return false;
         fibers = reinterpret_cast<fiber*>(pages);
+        waiting = reinterpret_cast<waiting_threads*>(pages + table_bytes);
         mapped_bytes = bytes;
         for (unsigned i = 0; i < wanted; ++i) {
-            char* const guard = pages + table_bytes + i * (guard_bytes + stack_bytes);
+            char* const guard = pages + before_bytes + i * (guard_bytes + stack_bytes);
             // A stack that overflows faults. A system with no mappings left runs without this protection.
             mptune_mprotect(guard, guard_bytes, 0);
             // Stacks a power of two apart would share a few cache sets; moving each by some lines spreads them.
@@ -224,6 +374,7 @@ inline void block_of_fibers::run() {
     for (unsigned i = 0; i + 1 < count; ++i) fibers[i].next = fibers + i + 1;
     fibers[count - 1].next = fibers;
     previous = fibers + count - 1;
+    has_warps = false;
     active_block = this;
     resume(&scheduler, fibers);
 }

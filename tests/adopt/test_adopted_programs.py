@@ -23,7 +23,6 @@ REFUSED = {
     "namespaces.cu": (9, "both", "a struct Law beside another one of that name", "another name"),
     "recursion.cu": (4, "evaluate", "chebyshev recursively", "a loop"),
     "texture.cu": (4, "sample", "textures", "a buffer"),
-    "warp_shuffle.cu": (6, "sum_warps", "warp intrinsics", "__shared__"),
 }
 #: Programs that print no check of their own; other tests know what they are to do.
 NO_CHECK = (
@@ -61,7 +60,14 @@ FAST = (*("constant_tables.cu", "hip_spelling.hip", "shared_reduction.cu", "stru
 #: Those of the full tier, unlike each other.
 FULL = (
     *("array_of_structs.cu", "closed_class.cu", "functors.cu", "kernels_of_the_library.cu", "managed_memory.cu"),
-    *("pointers_that_meet.cu", "several_files", "short_pairs.cu", "structs_in_structs.cu"),
+    *(
+        "pointers_that_meet.cu",
+        "several_files",
+        "short_pairs.cu",
+        "structs_in_structs.cu",
+        "warps.cu",
+        "wavefronts.hip",
+    ),
 )
 
 

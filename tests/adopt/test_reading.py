@@ -96,10 +96,6 @@ def refusals_of(name: str) -> str:
                 "texture",
                 r"texture.cu:\d+: kernel sample cannot be adopted: it uses textures or surfaces; read from a buffer",
             ),
-            (
-                "warp_shuffle",
-                r"warp_shuffle.cu:\d+: kernel sum_warps cannot be adopted: it uses warp intrinsics; let threads",
-            ),
             ("cooperative_groups", r"kernel twice cannot be adopted: it uses cooperative groups; use threadIdx"),
             (
                 "dynamic_parallelism",
@@ -468,13 +464,13 @@ def test_names_that_the_program_declares_are_no_constructs_of_cuda(tmp_path: Pat
     text = """struct Body { double surface; };
 __device__ double erfcx(double x) { return exp(x * x) * erfc(x); }
 __global__ void k(double* cg, Body body) { double cub = cg[0]; cg[0] = erfcx(cub) * body.surface; }
-__global__ void w(double* x) { double cg = x[0]; x[0] = __shfl_down_sync(~0u, cg, 1); }
+__global__ void w(double* x) { double cg = x[0]; x[0] = __dadd_rz(cg, 1.0); }
 int main() { k<<<1, 1>>>(nullptr, Body{}); w<<<1, 1>>>(nullptr); }
 """
     program = read_texts(tmp_path, {"names.cu": text})
     assert [kernel.label for kernel in program.kernels] == ["k"]
     (refusal,) = program.refusals
-    assert "it uses warp intrinsics" in str(refusal)
+    assert "it uses arithmetic that rounds to a side" in str(refusal)
 
 
 def test_a_kernel_may_be_launched_by_its_address(tmp_path: Path) -> None:

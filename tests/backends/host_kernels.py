@@ -12,7 +12,7 @@ from mptune.paths import bundled_folder
 from mptune.testing.backends import launch_on_arrays
 
 #: The parts every compiler needs for a kernel without reduced precision.
-PARTS = ("platform.hpp", "host.hpp", "host_fiber.hpp", "host_pool.hpp", "host_grid.hpp")
+PARTS = ("platform.hpp", "host.hpp", "warps.hpp", "host_fiber.hpp", "host_pool.hpp", "host_grid.hpp")
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="mptune-tests-")
 CACHE = BinaryCache(Path(_FOLDER.name))

@@ -39,7 +39,10 @@ inline thread_local uint3 threadIdx, blockIdx, blockDim, gridDim;
 #else
 static thread_local uint3 threadIdx, blockIdx, blockDim, gridDim;
 #endif
-constexpr int warpSize = 32;
+#if !defined(MPTUNE_WARP_SIZE)
+#define MPTUNE_WARP_SIZE 32
+#endif
+constexpr int warpSize = MPTUNE_WARP_SIZE;
 
 namespace mptune_host {
 // It is part of the executable, which g++ 12 does not see by itself; what it then makes of it no linker takes in vectors.
@@ -47,14 +50,9 @@ extern __thread __attribute__((visibility("hidden"), tls_model("local-exec"))) v
 }
 
 extern "C" {
-// The threads of a block, or those of this thread's warp in a mask, wait for each other.
+// The threads of a block wait for each other. Those of a warp: warps.hpp.
 void mptune_wait_for_block();
-void mptune_wait_for_warp(unsigned mask);
-// Where the threads of this thread's warp lay down 16 bytes each.
-void* mptune_warp_slots();
-// Those of this thread's warp that have not returned.
-unsigned mptune_warp_alive();
-int* mptune_block_vote();
+unsigned mptune_votes(bool is);
 unsigned long long mptune_nanoseconds();
 [[noreturn]] void mptune_trap();
 }
@@ -78,53 +76,13 @@ MPTUNE_DEVICE void block_barrier() {
     __asm__ volatile("" ::: "memory");
     threadIdx = self;
 }
-MPTUNE_DEVICE void warp_barrier(unsigned mask) {
+MPTUNE_DEVICE unsigned votes(bool is) {
     const uint3 self = threadIdx;
     __asm__ volatile("" ::: "memory");
-    mptune_wait_for_warp(mask);
+    const unsigned found = mptune_votes(is);
     __asm__ volatile("" ::: "memory");
     threadIdx = self;
-}
-MPTUNE_DEVICE unsigned lane() {
-    return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
-}
-
-struct alignas(16) slot {
-    unsigned char bytes[16];
-};
-
-template <class T>
-inline __attribute__((noinline)) T from_lane(unsigned mask, T value, unsigned source) {
-    static_assert(sizeof(T) <= sizeof(slot), "a value of at most 16 bytes can be exchanged in a warp");
-    slot* const slots = static_cast<slot*>(mptune_warp_slots());
-    __builtin_memcpy(slots + lane(), &value, sizeof(T));
-    warp_barrier(mask);
-    T found;
-    __builtin_memcpy(&found, slots + source, sizeof(T));
-    warp_barrier(mask);
     return found;
-}
-inline __attribute__((noinline)) unsigned ballot(unsigned mask, bool is) {
-    slot* const slots = static_cast<slot*>(mptune_warp_slots());
-    slots[lane()].bytes[0] = is;
-    warp_barrier(mask);
-    unsigned found = 0;
-    const unsigned there = mask & mptune_warp_alive();
-    for (unsigned i = 0; i < 32; ++i) {
-        if (there >> i & 1 && slots[i].bytes[0]) found |= 1u << i;
-    }
-    warp_barrier(mask);
-    return found;
-}
-inline __attribute__((noinline)) int vote(int wanted, bool is) {
-    int* const votes = mptune_block_vote();
-    block_barrier();
-    if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) votes[0] = votes[1] = 0;
-    block_barrier();
-    votes[is] += 1;
-    block_barrier();
-    const int found = votes[1];
-    return wanted == 0 ? found : wanted == 1 ? votes[0] == 0 : found > 0;
 }
 
 // What a thread keeps from phase to phase, by its number.
@@ -200,56 +158,84 @@ MPTUNE_DEVICE T replace(T* address, Operation operation) {
         if ([[maybe_unused]] const uint3 threadIdx{mptune_x, mptune_y, mptune_z}; true)
 
 MPTUNE_DEVICE void __syncthreads() { mptune_layer::block_barrier(); }
-MPTUNE_DEVICE void __syncwarp(unsigned mask = 0xffffffffu) { mptune_layer::warp_barrier(mask); }
-MPTUNE_DEVICE int __syncthreads_count(int is) { return mptune_layer::vote(0, is != 0); }
-MPTUNE_DEVICE int __syncthreads_and(int is) { return mptune_layer::vote(1, is != 0); }
-MPTUNE_DEVICE int __syncthreads_or(int is) { return mptune_layer::vote(2, is != 0); }
+MPTUNE_DEVICE int __syncthreads_count(int is) { return mptune_layer::votes(is != 0); }
+MPTUNE_DEVICE int __syncthreads_and(int is) { return mptune_layer::votes(is == 0) == 0; }
+MPTUNE_DEVICE int __syncthreads_or(int is) { return mptune_layer::votes(is != 0) != 0; }
 MPTUNE_DEVICE void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 MPTUNE_DEVICE void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 MPTUNE_DEVICE void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
+// The functions of a warp, which templates have, too.
+#define MPTUNE_LAYER
+#define MPTUNE_HOST
+#define MPTUNE_INLINE MPTUNE_DEVICE
+#include MPTUNE_WARPS
+#undef MPTUNE_INLINE
+#undef MPTUNE_HOST
+extern "C" {
+void mptune_gather(unsigned warp_size, unsigned long long mask, int site,
+                   void (*settle)(mptune_host::lane* lanes, unsigned long long group));
+mptune_host::lane* mptune_own_lane();
+}
+namespace mptune_host {
+static inline void gather(unsigned warp_size, unsigned long long mask, int site,
+                          void (*settle)(lane* lanes, unsigned long long group)) {
+    const uint3 self = threadIdx;
+    mptune_gather(warp_size, mask, site, settle);
+    threadIdx = self;
+}
+static inline lane& own_lane() { return *mptune_own_lane(); }
+}  // namespace mptune_host
+
+namespace mptune_layer {
+using warp = mptune_warps::warp<MPTUNE_WARP_SIZE>;
+using lanes = warp::lanes;
+}  // namespace mptune_layer
+#define MPTUNE_SHUFFLE(name, By)                                                                                 \
+    template <class T>                                                                                           \
+    MPTUNE_DEVICE T __##name##_sync(mptune_layer::lanes mask, T value, By by, int width = warpSize) {            \
+        return mptune_layer::warp::name##_sync(mask, value, by, width);                                          \
+    }                                                                                                            \
+    template <class T>                                                                                           \
+    MPTUNE_DEVICE T __##name(T value, By by, int width = warpSize, int site = __builtin_LINE()) {                \
+        return mptune_layer::warp::name(value, by, width, site);                                                 \
+    }
+MPTUNE_SHUFFLE(shfl, int)
+MPTUNE_SHUFFLE(shfl_up, unsigned)
+MPTUNE_SHUFFLE(shfl_down, unsigned)
+MPTUNE_SHUFFLE(shfl_xor, int)
+#undef MPTUNE_SHUFFLE
+#define MPTUNE_VOTE(R, name)                                                                                     \
+    MPTUNE_DEVICE R __##name##_sync(mptune_layer::lanes mask, int is) {                                          \
+        return mptune_layer::warp::name##_sync(mask, is);                                                        \
+    }                                                                                                            \
+    MPTUNE_DEVICE R __##name(int is, int site = __builtin_LINE()) { return mptune_layer::warp::name(is, site); }
+MPTUNE_VOTE(mptune_layer::lanes, ballot)
+MPTUNE_VOTE(int, any)
+MPTUNE_VOTE(int, all)
+#undef MPTUNE_VOTE
+MPTUNE_DEVICE mptune_layer::lanes __activemask(int site = __builtin_LINE()) { return mptune_layer::warp::activemask(site); }
+MPTUNE_DEVICE void __syncwarp(mptune_layer::lanes mask = ~mptune_layer::lanes(0)) { mptune_layer::warp::syncwarp(mask); }
 template <class T>
-MPTUNE_DEVICE T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
-    const unsigned self = mptune_layer::lane();
-    return mptune_layer::from_lane(mask, value, (self & ~(width - 1)) + (source & (width - 1)));
+MPTUNE_DEVICE mptune_layer::lanes __match_any_sync(mptune_layer::lanes mask, T value) {
+    return mptune_layer::warp::match_any_sync(mask, value);
 }
 template <class T>
-MPTUNE_DEVICE T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {
-    const unsigned self = mptune_layer::lane();
-    return mptune_layer::from_lane(mask, value, (self & (width - 1)) >= delta ? self - delta : self);
+MPTUNE_DEVICE mptune_layer::lanes __match_all_sync(mptune_layer::lanes mask, T value, int* are_all) {
+    return mptune_layer::warp::match_all_sync(mask, value, are_all);
 }
-template <class T>
-MPTUNE_DEVICE T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
-    const unsigned self = mptune_layer::lane();
-    return mptune_layer::from_lane(mask, value, (self & (width - 1)) + delta < unsigned(width) ? self + delta : self);
-}
-template <class T>
-MPTUNE_DEVICE T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32) {
-    const unsigned self = mptune_layer::lane(), other = self ^ bits;
-    return mptune_layer::from_lane(mask, value, other / width <= self / width ? other : self);
-}
-template <class T>
-MPTUNE_DEVICE T __shfl(T value, int source, int width = 32) {
-    return __shfl_sync(0xffffffffu, value, source, width);
-}
-template <class T>
-MPTUNE_DEVICE T __shfl_up(T value, unsigned delta, int width = 32) {
-    return __shfl_up_sync(0xffffffffu, value, delta, width);
-}
-template <class T>
-MPTUNE_DEVICE T __shfl_down(T value, unsigned delta, int width = 32) {
-    return __shfl_down_sync(0xffffffffu, value, delta, width);
-}
-template <class T>
-MPTUNE_DEVICE T __shfl_xor(T value, int bits, int width = 32) {
-    return __shfl_xor_sync(0xffffffffu, value, bits, width);
-}
-MPTUNE_DEVICE unsigned __ballot_sync(unsigned mask, int is) { return mptune_layer::ballot(mask, is != 0); }
-MPTUNE_DEVICE int __any_sync(unsigned mask, int is) { return mptune_layer::ballot(mask, is != 0) != 0; }
-MPTUNE_DEVICE int __all_sync(unsigned mask, int is) { return mptune_layer::ballot(mask, is == 0) == 0; }
-MPTUNE_DEVICE unsigned __ballot(int is) { return __ballot_sync(0xffffffffu, is); }
-MPTUNE_DEVICE int __any(int is) { return __any_sync(0xffffffffu, is); }
-MPTUNE_DEVICE int __all(int is) { return __all_sync(0xffffffffu, is); }
+#define MPTUNE_REDUCTION(name)                                                                                   \
+    template <class T>                                                                                           \
+    MPTUNE_DEVICE T __reduce_##name##_sync(mptune_layer::lanes mask, T value) {                                  \
+        return mptune_layer::warp::reduce_##name##_sync(mask, value);                                            \
+    }
+MPTUNE_REDUCTION(add)
+MPTUNE_REDUCTION(min)
+MPTUNE_REDUCTION(max)
+MPTUNE_REDUCTION(and)
+MPTUNE_REDUCTION(or)
+MPTUNE_REDUCTION(xor)
+#undef MPTUNE_REDUCTION
 
 // Atomic functions return the value before, and order nothing else. Templates, so that a program may have its own.
 

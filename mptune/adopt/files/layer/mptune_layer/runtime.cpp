@@ -27,13 +27,16 @@
 
 #include "mptune_layer/api.hpp"
 
-static thread_local dim3 threadIdx;
+#define MPTUNE_LAYER
+#define MPTUNE_INLINE inline __attribute__((always_inline))
+static thread_local dim3 threadIdx, blockDim;
 
 namespace mptune_host {
 extern __thread __attribute__((visibility("hidden"))) void* dynamic_shared;
-static __attribute__((noinline, unused)) void wait_for_block();
+static thread_local bool has_warps;
 }  // namespace mptune_host
 
+#include "warps.hpp"
 #include "host_fiber.hpp"
 #include "host_pool.hpp"
 
@@ -161,54 +164,16 @@ cudaError_t release(void* pointer) {
 
 // -- launches ------------------------------------------------------------------------------------
 
-struct waiting {
-    unsigned alive, arrived, generation;
-};
-
-// The block that a worker runs as fibers.
-struct block_state {
-    bool counted;  // whether a thread has waited for its warp: from then on those that wait are counted
-    waiting all, warps[32];
-    unsigned alive_lanes[32];
-    alignas(16) char slots[32][32 * 16];
-    int vote[2];
-};
-thread_local block_state* block = nullptr;
-
 struct running_grid {
     const code* run;
     const void* call;
 };
-
-unsigned thread_number() {
-    const dim3 self = mptune_host::active_block->current->thread;
-    const dim3 extents = static_cast<mptune_host::job*>(mptune_host::active_block->argument)->block;
-    return self.x + extents.x * (self.y + extents.y * self.z);
-}
-
-void wait_for(waiting& group, unsigned expected_absent) {
-    const unsigned generation = group.generation;
-    ++group.arrived;
-    for (;;) {
-        if (group.generation != generation) return;
-        if (group.arrived + expected_absent >= group.alive) {
-            group.arrived = 0;
-            ++group.generation;
-            return;
-        }
-        mptune_host::wait_for_block();
-    }
-}
 
 void fiber_thread() {
     const mptune_host::job& work = *static_cast<mptune_host::job*>(mptune_host::active_block->argument);
     const auto& grid = *reinterpret_cast<const running_grid*>(work.arguments);
     const dim3 self = mptune_host::active_block->current->thread;
     grid.run->thread(grid.call, self);
-    const unsigned number = self.x + work.block.x * (self.y + work.block.y * self.z);
-    --block->all.alive;
-    --block->warps[number / 32].alive;
-    block->alive_lanes[number / 32] &= ~(1u << number % 32);
 }
 
 bool prepare_fibers(mptune_host::job& work, mptune_host::worker& self) {
@@ -216,18 +181,8 @@ bool prepare_fibers(mptune_host::job& work, mptune_host::worker& self) {
 }
 
 void run_fibers(mptune_host::job& work, mptune_host::worker& self, mptune_host::row part) {
-    static thread_local block_state* const own = new block_state;
-    block = own;
     const auto& grid = *reinterpret_cast<const running_grid*>(work.arguments);
-    const unsigned threads = work.block.x * work.block.y * work.block.z;
     for (int i = 0; i < part.count; ++i) {
-        own->counted = false;
-        own->all = waiting{threads, 0, 0};
-        for (unsigned warp = 0; warp * 32 < threads; ++warp) {
-            const unsigned left = threads - warp * 32;
-            own->warps[warp] = waiting{left < 32 ? left : 32, 0, 0};
-            own->alive_lanes[warp] = left < 32 ? (1u << left) - 1 : 0xffffffffu;
-        }
         grid.run->enter(uint3{part.first.x + i, part.first.y, part.first.z}, work.grid, work.block);
         self.fibers.run();
     }
@@ -336,21 +291,13 @@ using namespace mptune_layer;
 
 extern "C" {
 
-void mptune_wait_for_block() {
-    // Taking turns, a thread comes back when every other one has come as far.
-    if (!block->counted) mptune_host::wait_for_block();
-    else wait_for(block->all, 0);
+void mptune_wait_for_block() { mptune_host::wait_for_block(); }
+void mptune_gather(unsigned warp_size, unsigned long long mask, int site,
+                   void (*settle)(mptune_host::lane* lanes, unsigned long long group)) {
+    mptune_host::gather(warp_size, mask, site, settle);
 }
-
-void mptune_wait_for_warp(unsigned mask) {
-    block->counted = true;
-    const unsigned warp = thread_number() / 32;
-    wait_for(block->warps[warp], __builtin_popcount(block->alive_lanes[warp] & ~mask));
-}
-
-void* mptune_warp_slots() { return block->slots[thread_number() / 32]; }
-unsigned mptune_warp_alive() { return block->alive_lanes[thread_number() / 32]; }
-int* mptune_block_vote() { return block->vote; }
+mptune_host::lane* mptune_own_lane() { return &mptune_host::own_lane(); }
+unsigned mptune_votes(bool is) { return mptune_host::votes(is); }
 
 unsigned long long mptune_nanoseconds() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
