@@ -459,6 +459,8 @@ def _programs_page(rows: Sequence[Mapping[str, Any]], options: argparse.Namespac
     for tau in taus:
         found = [each for row in taken for each in row["thresholds"] if each["threshold"] == tau]
         speeds = [each["speedup"] for each in found if each["speedup"] is not None]
+        if not speeds:
+            continue
         checks = [each["check"] for each in found if each.get("check")]
         right = sum(bool(each.get("patched")) for each in found)
         lines.append(
@@ -646,7 +648,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--promise", type=Path, default=Path(sys.prefix), metavar="ENVIRONMENT", help="where PROMISE is")
     made.add_argument("--precisions", default="sd", help="types PROMISE may choose from, by its letters")
     made.add_argument("--budget", type=int, default=60, help="evaluations of each search")
-    made.add_argument("--time-limit", type=float, default=40.0, help="seconds of each search of a program")
+    made.add_argument("--time-limit", type=float, default=60.0, help="seconds of each search of a program")
     made.add_argument("--seed", type=int, default=0)
     return made
 
