@@ -1,11 +1,11 @@
 """Kernels as loops over the threads of a block, by loop fission (Stratton, Stone and Hwu, MCUDA, 2008).
 
 The body of a kernel becomes regions. All threads run one region, one thread after the other, before the next region
-begins. A barrier ends a region. So does a shuffle of a warp: each thread gives its value in the region before. A condition
-that is not uniform chooses the threads of regions with shuffles. A loop that is uniform in the block goes around regions:
-values that its threads share are read once, and compilers make vectors of the loop over the threads. Uniform statements between regions run once. A
-variable that several regions use is computed again in each of them if it follows from the thread's indices. It is an
-array over the threads otherwise.
+begins. A barrier ends a region. So does a shuffle of a warp: each thread gives its value in the region before. A
+condition that is not uniform chooses the threads of regions with shuffles. A loop that is uniform in the block goes
+around regions: values that its threads share are read once, and compilers make vectors of the loop over the threads.
+Uniform statements between regions run once. A variable that several regions use is computed again in each of them if
+it follows from the thread's indices. It is an array over the threads otherwise.
 
 The result is written in four forms. Programs on this machine's processor and templates each have one with barriers
 (phases, ``templates/prelude/phases.hpp``) and one without (tiles, ``templates/prelude/virtual_threads.hpp``).
