@@ -145,7 +145,7 @@ def project_of_database(path: Path) -> Project:
 
 def _of_makefile(makefile: Path) -> Project:
     folder, name = makefile.parent, makefile.name
-    printed, complaint = _dry_run(folder)
+    printed, complaint = _dry_run(makefile)
     steps, runs = _steps_and_runs(printed, folder)
     used = {path for step in steps.values() for path in step.inputs}
     programs = [each.program for each in runs] or [p for p, step in steps.items() if step.is_link and p not in used]
@@ -183,11 +183,11 @@ def _project(
     return Project(tuple(sources), defines, tuple(own), arguments, run_in, origin.parent, origin, tuple(notes))
 
 
-def _dry_run(folder: Path) -> tuple[str, str]:
+def _dry_run(makefile: Path) -> tuple[str, str]:
     """Return the commands with which make would build and run a program, and its complaint, "" for none."""
-    built, complaint = _make(folder)
+    built, complaint = _make(makefile)
     for target in _TARGETS:
-        printed, errors = _make(folder, target)
+        printed, errors = _make(makefile, target)
         if not errors:
             return f"{built}\n{printed}", ""
         if not _NO_TARGET.search(errors):
@@ -195,11 +195,12 @@ def _dry_run(folder: Path) -> tuple[str, str]:
     return built, complaint
 
 
-def _make(folder: Path, *targets: str) -> tuple[str, str]:
+def _make(makefile: Path, *targets: str) -> tuple[str, str]:
     """Return the commands that make would run, and its last complaint; "" for none."""
-    command = ["make", "--dry-run", "--always-make", "--print-directory", *targets]
+    # Even of a dry run the Makefile itself would be made, if a rule for it and --always-make say so.
+    command = ["make", "--dry-run", "--always-make", "--print-directory", f"--old-file={makefile.name}", *targets]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    how = {"cwd": str(folder), "env": {**environment, "LC_ALL": "C"}}
+    how = {"cwd": str(makefile.parent), "env": {**environment, "LC_ALL": "C"}}
     try:
         with Child(command, **how, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
             printed, errors = (text.decode(errors="replace") for text in child.communicate(timeout=_MAKE_LIMIT_S))

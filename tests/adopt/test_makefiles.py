@@ -109,7 +109,7 @@ def test_the_commands_of_a_makefile_say_what_a_program_is_made_of(tmp_path: Path
         "%.o: %.c\n\tgcc -D 'NAME=\"a b\"' -c $<\n"
     )
     (tmp_path / "Makefile").write_text(
-        "ARCH = sm_90\nall: build/main tool\n"
+        "ARCH = sm_90\nall: build/main tool\nMakefile: main.cu\n\ttouch made\n"
         "build/main: main.cu\n\t$(MAKE) -C sub\n\tmkdir -p build && nvcc -arch $(ARCH) -isystem include \\\n"
         "\t  -std=c++20 -Xcompiler=-DFAST,-fopenmp -I/no/such/folder main.cu -o build/main -Lsub -lsums\n"
         "tool: tool.cpp\n\tg++ tool.cpp -o tool\n"
@@ -130,6 +130,7 @@ def test_the_commands_of_a_makefile_say_what_a_program_is_made_of(tmp_path: Path
         "Makefile says -std=c++20: the program is read as C++17",
     )
     assert not (tmp_path / "build").exists()
+    assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.parametrize(
