@@ -91,6 +91,7 @@ _CAUSES: Final[Mapping[str, str]] = {
     "inline assembly": r"assembly|\basm\b",
     "a kernel launches kernels": r"launches a kernel",
     "its own check fails": r"own check fails",
+    "kernels compute nothing that it copies back": r"copies back is computed",
     "its kernels as templates give another answer": r"as templates|is not the program's",
     "nothing to tune": r"nothing to tune|no kernel|launches no kernel",
     "it does not compile": r"does not compile",
