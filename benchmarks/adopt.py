@@ -76,8 +76,7 @@ _ROUNDS: Final = 15
 _OWN_DATA: Final = ("--inputs", "1", "--verify", "0")
 #: Files in which a kernel is looked for.
 _SUFFIXES: Final = (".cu", ".cuh", ".h", ".hpp", ".cpp")
-#: Seconds that an adoption, and any other command, may take; and those it has to clean up.
-_ADOPTING_S: Final = 150.0
+#: Seconds that a command may take, and those it has to clean up.
 _TIMEOUT_S: Final = 1800.0
 _LEAVING_S: Final = 20.0
 #: Why programs are not taken, by what the message says; the first that fits.
@@ -92,6 +91,7 @@ _CAUSES: Final[Mapping[str, str]] = {
     "inline assembly": r"assembly|\basm\b",
     "a kernel launches kernels": r"launches a kernel",
     "its own check fails": r"own check fails",
+    "kernels compute nothing that it copies back": r"copies back is computed",
     "its kernels as templates give another answer": r"as templates|is not the program's",
     "nothing to tune": r"nothing to tune|no kernel|launches no kernel",
     "it does not compile": r"does not compile",
@@ -213,12 +213,14 @@ def compiled(cache: Path) -> int:
 # -- programs --------------------------------------------------------------------------------------
 
 
-def adopted(program: Program, work: Path, cache: Path | None = None) -> tuple[Answer, Path]:
+def adopted(
+    program: Program, work: Path, cache: Path | None = None, limit_s: float = _TIMEOUT_S
+) -> tuple[Answer, Path]:
     """Adopt a program; return what the command said, and the folder it wrote."""
     folder = work / re.sub(r"\W", "_", program.name)
     words: list[str | Path] = ["adopt", program.source.resolve(), "--output", folder, "--json"]
     given = [] if program.arguments is None else ["--", *program.arguments]
-    return mptune([*words, *given], cache or work / "cache", _ADOPTING_S), folder
+    return mptune([*words, *given], cache or work / "cache", limit_s), folder
 
 
 def tuned(definition: Path | str, run: Path, max_error: float, options: argparse.Namespace, *words: str) -> Answer:
@@ -233,7 +235,7 @@ def measure_program(program: Program, options: argparse.Namespace, cache: Path) 
     """Return what becomes of a program: adopted or refused and why, and the result at each threshold."""
     with tempfile.TemporaryDirectory(dir=cache.parent) as temporary:
         work = Path(temporary)
-        answer, folder = adopted(program, work, cache)
+        answer, folder = adopted(program, work, cache, options.adopt_limit)
         row = {
             "name": program.name,
             "taken": answer.code == 0,
@@ -458,6 +460,8 @@ def _programs_page(rows: Sequence[Mapping[str, Any]], options: argparse.Namespac
     for tau in taus:
         found = [each for row in taken for each in row["thresholds"] if each["threshold"] == tau]
         speeds = [each["speedup"] for each in found if each["speedup"] is not None]
+        if not speeds:
+            continue
         checks = [each["check"] for each in found if each.get("check")]
         right = sum(bool(each.get("patched")) for each in found)
         lines.append(
@@ -479,7 +483,7 @@ def _programs_page(rows: Sequence[Mapping[str, Any]], options: argparse.Namespac
     parts = (
         "`mptune adopt FOLDER`, with nothing else said, of programs that were drawn at random or are named; then "
         f"`mptune tune` with {options.budget} evaluations at each threshold, or as many as begin within "
-        f"{options.time_limit:g} s, and `mptune emit --into`. An adoption of more than {_ADOPTING_S:g} s is a refusal. "
+        f"{options.time_limit:g} s, and `mptune emit --into`. Adoptions end after {options.adopt_limit:g} s. "
         "Speedups are against the fastest in the program's own types, for an A100 by estimates where no GPU "
         "is there; errors are the worst on fresh inputs.",
         "\n".join(lines),
@@ -639,12 +643,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--programs", default="", metavar="NAME,...", help="only these (default: all)")
     made.add_argument("--sample", type=int, default=0, metavar="N", help="only N programs, drawn at random by --seed")
     made.add_argument("--processes", type=int, default=1, metavar="N", help="programs at the same time")
+    made.add_argument("--adopt-limit", type=float, default=150.0, metavar="SECONDS", help="of each adoption")
     made.add_argument("--thresholds", default="1e-3,1e-6", metavar="X,...", help="of the program's answer")
     made.add_argument("--handwritten-error", type=float, default=1e-4, help="threshold beside hand-written templates")
     made.add_argument("--promise", type=Path, default=Path(sys.prefix), metavar="ENVIRONMENT", help="where PROMISE is")
     made.add_argument("--precisions", default="sd", help="types PROMISE may choose from, by its letters")
     made.add_argument("--budget", type=int, default=60, help="evaluations of each search")
-    made.add_argument("--time-limit", type=float, default=40.0, help="seconds of each search of a program")
+    made.add_argument("--time-limit", type=float, default=60.0, help="seconds of each search of a program")
     made.add_argument("--seed", type=int, default=0)
     return made
 

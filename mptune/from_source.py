@@ -129,6 +129,7 @@ def tune_source(
         main.write_text(_program(own, kernel, passed, launch), encoding="utf-8")
         settings_of_program = AdoptSettings(
             files=(main,),
+            arguments=(),  # for None, numbers in the text may be made smaller
             defines=given,
             macros=macros,
             includes=tuple(map(Path, includes)),

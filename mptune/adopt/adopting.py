@@ -44,7 +44,7 @@ from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
 from mptune.adopt.reading import IN_STEP, NESTED, Program, own_files, paddings, read
 from mptune.adopt.running import Built, TooLargeError, build, is_of_hip, run, stopwatch
 from mptune.adopt.shortening import COUNT, macros_of, recorded
-from mptune.adopt.sizes import FoundSizes, find_sizes, launches_of, not_given
+from mptune.adopt.sizes import FoundSizes, find_sizes, launches_of, not_given, option_of, read_into
 from mptune.adopt.writing import Adopted, common_folder, name_of, set_draws, write
 from mptune.errors import BackendUnavailableError, MptuneError, UnknownNameError
 from mptune.source.loading import RECORD
@@ -311,14 +311,19 @@ def _name(settings: AdoptSettings) -> str:
 
 
 @contextlib.contextmanager
-def _told_what_is_missing(files: Sequence[Path]) -> Iterator[None]:
-    """Say of a program that does not compile which macros its Makefile gives, and which files were not given."""
+def _told_what_is_missing(files: Sequence[Path], notes: Sequence[str]) -> Iterator[None]:
+    """Say of a program that does not compile which macros its Makefile gives, and which files were not given.
+
+    Args:
+        files: the files that were given.
+        notes: what of its Makefile was not followed.
+    """
     try:
         yield
     except ProgramError as error:
         folders = {file.parent for file in files}
         missing = (*_macros_in_makefiles(folders, str(error)), *_files_not_given(folders, files, str(error)))
-        raise ProgramError("\n".join([str(error), *missing])) from error.__cause__
+        raise ProgramError("\n".join([str(error), *missing, *notes])) from error.__cause__
 
 
 def _macros_in_makefiles(folders: Iterable[Path], message: str) -> Iterator[str]:
@@ -344,7 +349,7 @@ def _read_and_built(settings: AdoptSettings, project: Project, on_progress: Call
     Raises:
         ProgramError: it cannot be adopted as far as its text says that, or does not compile.
     """
-    with _told_what_is_missing(settings.files):
+    with _told_what_is_missing(settings.files, project.notes):
         on_progress("reading the program")
         program = read(settings.files, settings.defines, settings.includes, settings.kernels)
         for name in settings.macros:
@@ -444,7 +449,7 @@ def _captured(
     except TooLargeError as error:
         raise ProgramError(
             f"{error}\ngive it a smaller problem, for a run of about a second, which tuning repeats: "
-            f"{', or '.join(_made_smaller(program))}; adopt --time-limit SECONDS waits for longer"
+            f"{', or '.join(_made_smaller(program, arguments))}; adopt --time-limit SECONDS waits for longer"
         ) from None
     except CheckFailedError as error:
         launched = {site.kernel for site in program.launches}
@@ -505,11 +510,14 @@ def _macros_that_run(
     return macros, notes
 
 
-def _made_smaller(program: Program) -> list[str]:
+def _made_smaller(program: Program, arguments: Sequence[str] = ()) -> list[str]:
     """Return what there is to make a program do less, in words: its arguments, macros, or else numbers in its text."""
+    numbers = [(place, text) for place, text in enumerate(arguments, 1) if re.search(r"\d$", text)]
+    named = [(*option_of(arguments, place), *read_into(program, place), f"argument {place}") for place, _ in numbers]
+    given = ", ".join(f"{names[0]} {text}" for names, (_, text) in zip(named, numbers, strict=True))
     macros = [f"{name}={value}" for name, value in macros_of(program).items()][:_MOST_MACROS]
     has_arguments = any(re.search(r"\bargv\b", file.text) for file in program.files)
-    ways = ["smaller arguments behind --"] * has_arguments
+    ways = ["smaller arguments behind --" + f" ({given})" * bool(given)] * has_arguments
     ways += [f"macros ({', '.join(macros)}) with -D NAME=VALUE"] if macros else []
     return ways or ["smaller numbers of elements or steps in its text, which takes no arguments"]
 

@@ -39,6 +39,8 @@ _SEPARATORS: Final = frozenset(";&|()")
 _WITH_VALUE: Final = ("-D", "-U", "-I", "-isystem", "-iquote", "-L", "-l")
 _BEFORE_VALUE: Final = ("-o", "-x", "-include", "-MF", "-MT", "-MQ")
 _HEADERS: Final = ("-I", "-isystem", "-iquote")
+#: Standards after C++17, as which programs are read.
+_LATER: Final = re.compile(r"--?std=((?:c|gnu)\+\+2\w)")
 #: Headers of a toolkit, in whose place those of the layer stand.
 _TOOLKIT: Final = ("cuda_runtime.h", "hip/hip_runtime.h")
 
@@ -79,6 +81,7 @@ class _Step:
         defines: macros.
         includes: folders of headers.
         libraries: names of libraries (``-l``).
+        standard: of C++, if it is a later one than programs are read as; "" otherwise.
     """
 
     inputs: list[Path] = field(default_factory=list)
@@ -87,6 +90,7 @@ class _Step:
     defines: dict[str, str] = field(default_factory=dict)
     includes: list[Path] = field(default_factory=list)
     libraries: list[str] = field(default_factory=list)
+    standard: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,7 @@ def project_of_database(path: Path) -> Project:
 
 def _of_makefile(makefile: Path) -> Project:
     folder, name = makefile.parent, makefile.name
-    printed, complaint = _dry_run(folder)
+    printed, complaint = _dry_run(makefile)
     steps, runs = _steps_and_runs(printed, folder)
     used = {path for step in steps.values() for path in step.inputs}
     programs = [each.program for each in runs] or [p for p, step in steps.items() if step.is_link and p not in used]
@@ -168,19 +172,22 @@ def _project(
     sources: dict[Path, None] = {}
     defines: dict[str, str] = {}
     includes: dict[Path, None] = {}
+    later = dict[str, None]()
     for step in steps:
         sources |= dict.fromkeys(path for path in step.inputs if path.suffix in COMPILED)
         defines = {**step.defines, **defines}
         includes |= dict.fromkeys(path.resolve() for path in step.includes if path.is_dir())
+        later |= dict.fromkeys([step.standard] if step.standard else [])
+    notes = [*notes, *(f"{origin.name} says -std={standard}: the program is read as C++17" for standard in later)]
     own = (path for path in includes if not any((path / name).exists() for name in _TOOLKIT))
     return Project(tuple(sources), defines, tuple(own), arguments, run_in, origin.parent, origin, tuple(notes))
 
 
-def _dry_run(folder: Path) -> tuple[str, str]:
+def _dry_run(makefile: Path) -> tuple[str, str]:
     """Return the commands with which make would build and run a program, and its complaint, "" for none."""
-    built, complaint = _make(folder)
+    built, complaint = _make(makefile)
     for target in _TARGETS:
-        printed, errors = _make(folder, target)
+        printed, errors = _make(makefile, target)
         if not errors:
             return f"{built}\n{printed}", ""
         if not _NO_TARGET.search(errors):
@@ -188,11 +195,12 @@ def _dry_run(folder: Path) -> tuple[str, str]:
     return built, complaint
 
 
-def _make(folder: Path, *targets: str) -> tuple[str, str]:
+def _make(makefile: Path, *targets: str) -> tuple[str, str]:
     """Return the commands that make would run, and its last complaint; "" for none."""
-    command = ["make", "--dry-run", "--always-make", "--print-directory", *targets]
+    # Even of a dry run the Makefile itself would be made, if a rule for it and --always-make say so.
+    command = ["make", "--dry-run", "--always-make", "--print-directory", f"--old-file={makefile.name}", *targets]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    how = {"cwd": str(folder), "env": {**environment, "LC_ALL": "C"}}
+    how = {"cwd": str(makefile.parent), "env": {**environment, "LC_ALL": "C"}}
     try:
         with Child(command, **how, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
             printed, errors = (text.decode(errors="replace") for text in child.communicate(timeout=_MAKE_LIMIT_S))
@@ -277,6 +285,8 @@ def _compiled(words: Sequence[str], place: Path) -> _Step:
             step.includes.append(_path(value, place))
         elif option == "-l":
             libraries.append(value)
+        elif found := _LATER.fullmatch(word):
+            step.standard = found[1]
         elif word in ("-c", "-dc", "--compile", "--device-c"):
             step.is_link = False
         elif not option and not word.startswith("-"):

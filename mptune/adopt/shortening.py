@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
@@ -12,7 +13,7 @@ from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Program
 from mptune.adopt.rewriting import blanked, closed
 from mptune.adopt.running import TooLargeError, stopwatch
-from mptune.adopt.sizes import option_of, read_into
+from mptune.adopt.sizes import BY_DEFAULT, option_of, read_into
 
 Recorded = TypeVar("Recorded")
 #: Numbers by the places of arguments, from 1, and by the names of macros.
@@ -27,7 +28,7 @@ _MOST_FAILURES: Final = 3
 #: By what power of two numbers are divided at once, and those that stay.
 _POWER: Final = 4
 _LEAST_STEPS: Final = 4
-_LEAST_SIZE: Final = 32
+_LEAST_SIZE: Final = 8
 _NUMBER: Final = re.compile(r"(?:-{0,2}[A-Za-z][\w-]*=)?([1-9]\d{0,11})")
 _REPEATS: Final = re.compile(
     r"(?i)\w*repeat\w*|(?:n|num|number_?of|max|total)?_?(?:reps?|repetitions?|runs?|trials?|pass(?:es)?|loops?|times|"
@@ -73,7 +74,7 @@ def recorded(
     """
     options = {option: name for file in program.files for option, name in _options(file.text)}
     smaller = ["small" if word in _LARGE else word for word in arguments]
-    smaller += _repeats_not_given(program, arguments, options)
+    smaller += _not_given(program, arguments, options)
     values: Numbers = {place: int(m[1]) for place, text in enumerate(smaller, 1) if (m := _NUMBER.fullmatch(text))}
     values.update(macros)
     if not values and smaller == [*arguments]:
@@ -187,8 +188,12 @@ def _options(text: str) -> Iterator[tuple[str, str]]:
         yield word or f"-{letter}", name
 
 
-def _repeats_not_given(program: Program, arguments: Sequence[str], options: Mapping[str, str]) -> Iterator[str]:
-    """Yield options for repeats that are not given, with the values that the program has for them."""
+def _not_given(program: Program, arguments: Sequence[str], options: Mapping[str, str]) -> Iterator[str]:
+    """Yield the next arguments, and options for repeats, that are not given, with the values that the program has."""
+    found = (each for file in program.files for each in BY_DEFAULT.findall(file.text))
+    defaults = {int(place): value for _, place, value in found}
+    for place in itertools.takewhile(defaults.__contains__, itertools.count(len(arguments) + 1)):
+        yield defaults[place]
     for option, name in options.items():
         if _REPEATS.fullmatch(name) and option not in arguments:
             values = (re.search(rf"\b{name}\s*=\s*([1-9]\d*)\s*[;,]", file.text) for file in program.files)

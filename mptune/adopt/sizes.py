@@ -24,7 +24,8 @@ _SMALL: Final = 8
 #: A whole number among the arguments, by itself or in one word with the option that it is of (``--nx=300``).
 _WHOLE: Final = re.compile(r"(?:-{0,2}([A-Za-z][\w-]*)=)?([1-9]\d{0,8})")
 _OPTION: Final = re.compile(r"--?([A-Za-z][\w-]*)")
-_BY_DEFAULT: Final = re.compile(
+#: A number that a program takes for an argument that it is not given.
+BY_DEFAULT: Final = re.compile(
     r"(\w+)\s*=(?!=)[^;,?]*\bargc\b[^;,?]*\?[^;,:]*\bargv\s*\[\s*(\d+)\s*\][^;,:]*:\s*(\d+)\s*[;,]"
 )
 #: Names that definitions have for something else.
@@ -159,7 +160,7 @@ def read_into(program: Program, place: int) -> Iterator[str]:
 def not_given(program: Program, arguments: Sequence[str]) -> Iterator[str]:
     """Yield what a program takes for arguments that it is not given: ``n = argc > 1 ? atoi(argv[1]) : 256``."""
     for file in program.files:
-        for name, place, value in _BY_DEFAULT.findall(file.text):
+        for name, place, value in BY_DEFAULT.findall(file.text):
             if int(place) > len(arguments):
                 yield (
                     f"{name} is {value}, since argument {place} is not given; with it behind -- ({value}, or another) "

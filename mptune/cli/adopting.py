@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 def adopt(output: Path | None, json: bool, **given: Any) -> None:
     """Make a program in CUDA, HIP, or C++ with OpenMP loops a tunable application.
 
-    The program is given by all of its files, or by its folder, whose Makefile then says the files, macros and arguments.
-    It runs with the ARGUMENTS after -- on an NVIDIA GPU if a GPU and nvcc are available, else on the processor. Kernels
+    The program is given by all of its files, or by its folder, whose Makefile then says files, macros and arguments. It
+    runs with the ARGUMENTS after -- on an NVIDIA GPU if a GPU and nvcc are available, else on the processor. Kernels
     are tuned; without kernels, parallel loops of OpenMP.
     """
     of_program = options.pop_adoption(given)

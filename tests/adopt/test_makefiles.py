@@ -109,9 +109,9 @@ def test_the_commands_of_a_makefile_say_what_a_program_is_made_of(tmp_path: Path
         "%.o: %.c\n\tgcc -D 'NAME=\"a b\"' -c $<\n"
     )
     (tmp_path / "Makefile").write_text(
-        "ARCH = sm_90\nall: build/main tool\n"
+        "ARCH = sm_90\nall: build/main tool\nMakefile: main.cu\n\ttouch made\n"
         "build/main: main.cu\n\t$(MAKE) -C sub\n\tmkdir -p build && nvcc -arch $(ARCH) -isystem include \\\n"
-        "\t  -Xcompiler=-DFAST,-fopenmp -I/no/such/folder main.cu -o build/main -Lsub -lsums\n"
+        "\t  -std=c++20 -Xcompiler=-DFAST,-fopenmp -I/no/such/folder main.cu -o build/main -Lsub -lsums\n"
         "tool: tool.cpp\n\tg++ tool.cpp -o tool\n"
         "run: all\n\t# ./build/main 1\n\t./tool 3 > tool.txt\n"
         "\tcd sub; mpirun -n 1 ../build/main --file 'a file' o*.c 12 2>&1 > out.txt\n\t./build/main 5\n"
@@ -125,8 +125,12 @@ def test_the_commands_of_a_makefile_say_what_a_program_is_made_of(tmp_path: Path
     assert project.includes == (tmp_path / "include",)
     assert project.arguments == ("--file", "a file", "other.c", "12")
     assert project.run_in == tmp_path / "sub"
-    assert project.notes == ("Makefile has 2 commands that run main: the first is taken",)
+    assert project.notes == (
+        "Makefile has 2 commands that run main: the first is taken",
+        "Makefile says -std=c++20: the program is read as C++17",
+    )
     assert not (tmp_path / "build").exists()
+    assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.parametrize(
@@ -221,14 +225,17 @@ def test_the_value_of_an_option_may_be_a_number_of_repeats(tmp_path: Path) -> No
     }
     """
     (tmp_path / "main.cu").write_text(text)
-    assert tried(tmp_path / "main.cu", "-n 64") == ["-n 64", "-n 64 -r 1", "-n 32 -r 1", "-n 32 -r 1"]
+    by_place = text.replace("int runs = 10", "int side = argc > 1 ? atoi(argv[1]) : 64, runs = 0")
+    (tmp_path / "other.cu").write_text(by_place)
+    assert tried(tmp_path / "other.cu", "") == ["", "8", "8"]
+    assert tried(tmp_path / "main.cu", "-n 64") == ["-n 64", "-n 64 -r 1", "-n 8 -r 1", "-n 8 -r 1"]
     assert tried(tmp_path / "main.cu", "-n 64 -r 100 -t 200") == [
         "-n 64 -r 100 -t 200",
         "-n 64 -r 1 -t 200",
         "-n 64 -r 1 -t 12",
         "-n 64 -r 1 -t 4",
-        "-n 32 -r 1 -t 4",
-        "-n 32 -r 1 -t 4",
+        "-n 8 -r 1 -t 4",
+        "-n 8 -r 1 -t 4",
     ]
 
 
@@ -256,6 +263,7 @@ def test_macros_are_made_smaller_where_there_are_no_arguments(tmp_path: Path) ->
         "REPEAT=1",
         "REPEAT=1 NUM=256 ROWS=256",
         "REPEAT=1 NUM=64 ROWS=64",
-        "REPEAT=1 NUM=32 ROWS=32",
-        "REPEAT=1 NUM=32 ROWS=32",
+        "REPEAT=1 NUM=16 ROWS=16",
+        "REPEAT=1 NUM=8 ROWS=8",
+        "REPEAT=1 NUM=8 ROWS=8",
     ]
