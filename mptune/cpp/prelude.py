@@ -56,6 +56,12 @@ def prelude() -> str:
     return "\n".join(map(_part, PRELUDE_FILES))
 
 
+@functools.cache
+def kernel_float() -> str:
+    """Return the text that stands behind the prelude for ``#include "kernel_float.h"``."""
+    return _part("kernel_float.hpp")
+
+
 def _part(name: str) -> str:
     return (prelude_folder() / name).read_text(encoding="utf-8")
 

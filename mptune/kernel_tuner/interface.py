@@ -118,7 +118,7 @@ def tune_kernel(
     metrics: Mapping[str, Any] | None = None,
     observers: Sequence[Any] | None = None,
     objective: str = "time",
-    objective_higher_is_better: bool = False,
+    objective_higher_is_better: bool | None = None,
     seed: int | None = None,
     max_error: float | Mapping[str, float] | None = None,
     budget: int | None = None,
@@ -154,7 +154,7 @@ def tune_kernel(
         metrics: further numbers of each result: functions of it, or expressions.
         observers: :class:`AccuracyObserver` measures errors; other observers are ignored.
         objective: the number in a result by which the best one is chosen.
-        objective_higher_is_better: whether the largest is best.
+        objective_higher_is_better: whether the largest is best; by default for ``fitness`` and for rates as GFLOP/s.
         seed: of the strategy.
         max_error: limit of the error of outputs, instead of ``atol``; not one of Kernel Tuner's arguments.
         budget: largest number of configurations, as ``max_fevals``; not one of Kernel Tuner's arguments.
@@ -211,6 +211,8 @@ def tune_kernel(
         on_progress=lambda progress: None if quiet else _print_line(problem, progress.trial, metrics),
     )
     results = Results(run, (_result(problem, trial, metrics) for trial in run.trials))
+    if objective_higher_is_better is None:
+        objective_higher_is_better = objective == "fitness" or re.search(r"/[sWJ]$", objective) is not None
     best = best_config(results, objective, objective_higher_is_better)
     environment = {
         "device_name": run.info.device,

@@ -110,7 +110,8 @@ class Problem:
         #: The metrics that are errors of observers, by their key.
         self.errors: Mapping[str, str] = {}
         self.is_compared = True
-        self.blocks = [*(block_size_names or ()), *BLOCK_SIZES[len(block_size_names or ()) :]]
+        defaults = [next((key for key in self.values if key.lower() == name), name) for name in BLOCK_SIZES]
+        self.blocks = [*(block_size_names or ()), *defaults[len(block_size_names or ()) :]]
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -191,7 +192,9 @@ class Problem:
         text = re.sub(rf"\b__global__\b(?=[^;{{}}()]*\b{self.bare}\s*\()", "__device__", text)
         passed = ", ".join(_parameter_text(each) for each in self.given)
         called = _with_braces(self.name, self.values) if self.defines is not None else self.name
-        call = f"{called}({', '.join(each.name for each in self.given)})"
+        # A vector of Kernel Float lies in memory as its elements do.
+        passes = "kernel_float::pass({})" if "kernel_float.h" in text else "{}"
+        call = f"{called}({', '.join(passes.format(g.name) if g.values.ndim else g.name for g in self.given)})"
         function = f"{self.bare.rpartition('::')[2]}_tuned"
         wrapper = f'extern "C" __global__ void {function}({passed}) {{\n    {call};\n}}\n'
         return "\n".join([*lines, "{% raw %}", text, "{% endraw %}", wrapper])
@@ -273,7 +276,8 @@ def _declared_parameters(text: str, name: str) -> list[tuple[str, bool]]:
         if depth == 0:
             break
     declared = [re.sub(r"\[\w*\]", "", part.partition("=")[0]) for part in parts if part.strip()]
-    return [(re.findall(r"\w+", each)[-1], not re.search(r"\bconst\b[^*]*\*", each)) for each in declared]
+    constant = r"\bconst\b[^*]*\*|\bvec_ptr\s*<\s*const\b"
+    return [(re.findall(r"\w+", each)[-1], not re.search(constant, each)) for each in declared]
 
 
 def _listed(restrictions: Any) -> list[Any]:

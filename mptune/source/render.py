@@ -23,11 +23,11 @@ import jinja2.meta
 import jinja2.nodes
 from jinja2.lexer import Token, TokenStream
 
-from mptune.cpp.prelude import include_lines, prelude
+from mptune.cpp.prelude import include_lines, kernel_float, prelude
 from mptune.errors import KernelError, MptuneError, TemplateError, UnknownNameError, did_you_mean
 from mptune.kernel import Application, Kernel, Sizes, Tunable
 from mptune.precision import Precision, precision
-from mptune.source.dialect import cite, comments_blanked, declared_types, kernel_parameters, portable
+from mptune.source.dialect import KERNEL_FLOAT_NOTE, cite, comments_blanked, declared_types, kernel_parameters, portable
 from mptune.source.flags import build_lines
 from mptune.space.configuration import Configuration
 from mptune.space.parameters import PolicyParameter, PrecisionParameter
@@ -109,7 +109,8 @@ def render(
         both = f"static_cast<unsigned __int128>({fp8 >> 64}ull) << 64 | {fp8 & (2**64 - 1)}ull"
         counts = {"": len(types), "_POLICIES": policies, "_FP8": f"({both})"}
         traced = "".join(f"#define MPTUNE_TRACED{what} {count}\n" for what, count in counts.items())
-    return f'{traced}{prelude()}\n#line 1 "{name.removesuffix(".j2")}"\n{body}\n{ending}'
+    more = kernel_float() if KERNEL_FLOAT_NOTE in body else ""
+    return f'{traced}{prelude()}\n{more}#line 1 "{name.removesuffix(".j2")}"\n{body}\n{ending}'
 
 
 def render_body(
