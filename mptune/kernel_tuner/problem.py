@@ -219,7 +219,7 @@ _CPP: Final = {
 
 
 def _widest(array: NDArray[Any]) -> NDArray[Any]:
-    return array.astype(np.float64) if array.dtype.kind == "f" else array
+    return array.astype(np.float64, copy=False) if array.dtype.kind == "f" else array
 
 
 def _type_of(array: NDArray[Any]) -> dict[str, str]:
