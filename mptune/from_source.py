@@ -35,9 +35,11 @@ from mptune.adopt.writing import imports_text, kernel_text, metric_text, name_of
 from mptune.emit import emit, winner_of
 from mptune.errors import KernelError, MptuneError, UnknownNameError
 from mptune.kernel import Kernel as Definition
+from mptune.kernel import Varied, is_first_draw
 from mptune.precision import precision
 from mptune.progress import tune as tune_kernel
 from mptune.run import Run
+from mptune.source.dialect import comments_blanked, kernel_parameters
 from mptune.source.loading import load_kernel
 from mptune.tuned import TunedKernel
 from mptune.tuning import TuneSettings
@@ -48,6 +50,9 @@ _BLOCK_SIZES: Final = tuple(f"block_size_{axis}" for axis in _AXES)
 _LARGEST_BLOCK: Final = 1024
 #: Threads of a block where neither ``block`` nor ``tune`` says how many.
 _THREADS: Final = 256
+#: Values of each block size, and elements of an array, of a kernel with made-up inputs.
+_BLOCKS: Final = ([32, 64, 128], [1, 2, 4], [1, 2])
+_ELEMENTS: Final = 65_536
 #: In the folder of a definition: the arrays by name.
 ARRAYS: Final = "arrays.npz"
 
@@ -125,12 +130,75 @@ def tune_source(
         raise UnknownNameError("types=", types, ["auto", "None", "a dict of names with types"])
     if answer is not None and (reference is not None or inputs is not None):
         raise KernelError("answer= is of the arguments as given: leave out reference= and inputs=")
+    if answer is not None and len(answer) != len(arguments):
+        raise KernelError(f"answer: expected {len(arguments)} values, one for each argument, not {len(answer)}")
     TuneSettings().changed(settings)  # wrong settings are said before minutes are spent
-    given = {name: str(value) for name, value in (defines or {}).items()}
+    launched = _Launched(problem_size, grid, block, shared, (grid_div_x, grid_div_y, grid_div_z))
+    written = metric if isinstance(metric, str) else None
+    program, adopted, file = _write(
+        source, kernel, launched, arguments, tune or {}, defines or {}, includes, vary, written, folder
+    )
+    definition = _changed(
+        load_kernel(file), program.passed, answer, reference, inputs, metric if callable(metric) else None
+    )
+    if answer is not None:
+        settings = {"inputs": 1, "verify": 0, **settings}
+    if types != "auto":
+        settings["restrict"] = {**_restricted(adopted, types), **settings.get("restrict", {})}
+    return SourceRun(tune_kernel(definition, output=output, **settings), definition, program, adopted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Launched:
+    """What the caller says of a launch; see :func:`tune_source`."""
+
+    problem_size: Extent
+    grid: Extent | None = None
+    block: Extent | None = None
+    shared: Extent = 0
+    divisors: Sequence[Extent | None] = (None, None, None)
+
+
+def _write(
+    source: Any,
+    kernel: str | None,
+    launched: _Launched,
+    arguments: Sequence[Any] | Callable[[Kernel], Sequence[Any]],
+    tune: Mapping[str, Sequence[int]],
+    defines: Mapping[str, Any],
+    includes: Iterable[str | Path],
+    vary: float | None,
+    metric: str | None,
+    folder: str | Path | None,
+    *,
+    has_own_inputs: bool = False,
+) -> tuple[_Program, Findings, Path]:
+    """Adopt a kernel and write its definition to a folder.
+
+    Args:
+        source: as in :func:`tune_source`, like all others.
+        kernel: the same.
+        launched: how it is launched.
+        arguments: the same, or a function of the kernel's declaration that returns them.
+        tune: the same.
+        defines: the same.
+        includes: the same.
+        vary: the same.
+        metric: the same.
+        folder: the same.
+        has_own_inputs: whether the definition has a function of inputs to edit in place of the arrays.
+
+    Returns:
+        The program that launches the kernel, what was found in it, and the definition's file.
+    """
+    given = {name: str(value) for name, value in defines.items()}
     text, file_name, kernel, given, folders = _text_of(source, kernel, given, includes)
-    macros = {name: _values(name, values) for name, values in (tune or {}).items()}
-    given |= {name: str(values[0]) for name, values in macros.items() if len(values) == 1}
-    macros = {name: values for name, values in macros.items() if len(values) > 1}
+    # A macro that is a type is found, and changed, in the text alone.
+    named = [name for name, value in given.items() if value in NUMBERS and NUMBERS[value].numpy.startswith("float")]
+    text = "".join(f"#define {name} {given.pop(name)}\n" for name in named) + text
+    values = {name: _values(name, each) for name, each in tune.items()}
+    given |= {name: str(each[0]) for name, each in values.items() if len(each) == 1}
+    macros = {name: each for name, each in values.items() if len(each) > 1}
     label = name_of(kernel)
     folder = Path(folder) if folder is not None else Path("adopted") / label
     _check_folder(folder)
@@ -138,21 +206,20 @@ def tune_source(
         if not re.search(rf"\b{name}\b", text) and name not in _BLOCK_SIZES:
             words = dict.fromkeys(re.findall(r"\b[A-Za-z_]\w*\b", text))
             raise UnknownNameError("macro of tune= in the source:", name, words)
-    launch = _launch(problem_size, grid, block, shared, (grid_div_x, grid_div_y, grid_div_z), given, macros)
+    launch = _launch(launched, given, macros)
     with tempfile.TemporaryDirectory(prefix="mptune-") as scratch:
         own = Path(scratch) / file_name
         own.write_text(text, encoding="utf-8")
-        first = {name: str(values[0]) for name, values in macros.items()}
-        found = _kernel(own, kernel, {**given, **first}, folders, len(arguments))
-        passed = _passed(kernel, found, arguments)
-        values = {name: _values(name, each) for name, each in (tune or {}).items()}
+        first = {name: str(each[0]) for name, each in macros.items()}
+        found = _kernel(own, kernel, {**given, **first}, folders)
+        passed = _passed(kernel, found, arguments(found) if callable(arguments) else arguments)
         program = _Program(text, file_name, kernel, passed, launch, given, folders, values)
         settings_of_program = AdoptSettings(
             files=(program.write(Path(scratch)),),
             defines=given,
             macros=macros,
             includes=folders,
-            metric=metric if isinstance(metric, str) else None,
+            metric=metric,
             vary=vary,
             backend="host",
         )
@@ -161,23 +228,89 @@ def tune_source(
         except ProgramError as error:
             raise KernelError(_told(kernel, str(error), launch, passed)) from error
         adopted = made.found
-        macros |= {name: tuple(values) for name, values in document["macros"].items()}
+        macros |= {name: tuple(each) for name, each in document["macros"].items()}
         folder.mkdir(parents=True, exist_ok=True)
         flat = {name: value for each in passed for name, value in each.inputs(each.values).items()}
-        np.savez(folder / ARRAYS, allow_pickle=False, **flat)
+        if not has_own_inputs:
+            np.savez(folder / ARRAYS, allow_pickle=False, **flat)
         shutil.copyfile(own, folder / file_name)
         (only,) = adopted.kernels.values()
         (folder / f"{label}.cu.j2").write_text(only.template.text, encoding="utf-8")
         file = folder / f"{label}.py"
+        inputs = _inputs_text(flat) if has_own_inputs else ""
         share = adopted.draws.by if vary is None else vary
-        shown = metric if isinstance(metric, str) else None
-        file.write_text(_definition(label, adopted, passed, launch, macros, shown, share), encoding="utf-8")
-    definition = _changed(load_kernel(file), passed, answer, reference, inputs, metric if callable(metric) else None)
-    if answer is not None:
-        settings = {"inputs": 1, "verify": 0, **settings}
-    if types != "auto":
-        settings["restrict"] = {**_restricted(adopted, types), **settings.get("restrict", {})}
-    return SourceRun(tune_kernel(definition, output=output, **settings), definition, program, adopted)
+        file.write_text(_definition(label, adopted, passed, launch, macros, metric, share, inputs), encoding="utf-8")
+    return program, adopted, file
+
+
+def write_definition(
+    source: Path,
+    kernel: str | None,
+    *,
+    defines: Mapping[str, str] | None = None,
+    includes: Iterable[Path] = (),
+    output: Path | None = None,
+) -> tuple[Path, Path]:
+    """Write the definition of a plain kernel with made-up inputs, to be edited; return its file and its template's.
+
+    Arrays have 65,536 elements: the product of the kernel's first whole numbers, up to three.
+
+    Args:
+        source: the file of the kernel.
+        kernel: its name; None for the only one in the file.
+        defines: macros.
+        includes: folders of headers.
+        output: the definition's file, by default that of the kernel with the suffix ``.py``; the template is beside it.
+
+    Raises:
+        MptuneError: a file is there already, the source has no such kernel or several, or the kernel cannot be run with
+            made-up inputs.
+    """
+    text, *_ = _text_of(source, kernel or "kernel", {}, ())
+    names = list(kernel_parameters(comments_blanked(text)))
+    if kernel is None and len(names) != 1:
+        raise KernelError(f"{source} has {len(names)} kernels ({', '.join(names)}): name one with --kernel")
+    kernel = kernel or names[0]
+    axes = max((i + 1 for i, axis in enumerate(_AXES) if re.search(rf"\bblockIdx\s*\.\s*{axis}\b", text)), default=1)
+
+    def arguments(found: Kernel) -> list[Any]:
+        if structs := [each.name for each in found.parameters if each.role == "struct"]:
+            raise KernelError(f"{structs[0]} of {kernel} is a struct without a made-up value: use mptune.tune_source")
+        numbers = [_numpy_type(each) for each in found.parameters]
+        pairs = list(zip(found.parameters, numbers, strict=True))
+        count = sum(not each.is_pointer and kind.kind in "iu" for each, kind in pairs)
+        extent = round(_ELEMENTS ** (1 / min(max(count, 1), len(_AXES))))
+        rng = np.random.default_rng(0)
+        made: list[Any] = []
+        for each, kind in pairs:
+            components = each.memory.numbers[1] if each.memory is not None else 1
+            if not each.is_pointer:
+                made.append(extent if kind.kind in "iu" else 0.5)
+            elif kind.kind == "f":
+                made.append(rng.random(_ELEMENTS * components).astype(kind))
+            else:
+                made.append(np.zeros(_ELEMENTS * components, kind))
+        return made
+
+    threads = [round(_ELEMENTS ** (1 / axes))] * axes
+    tune = {name: value for name, value in zip(_BLOCK_SIZES, _BLOCKS, strict=True) if re.search(rf"\b{name}\b", text)}
+    launched = _Launched(threads, block=None if tune else [_THREADS, 1, 1][:axes])
+    output = output or source.with_suffix(".py")
+    template = output.with_name(f"{name_of(kernel)}.cu.j2")
+    for path in (output, template):
+        if path.exists():
+            raise KernelError(f"{path} is there already; choose another --output")
+    with tempfile.TemporaryDirectory(prefix="mptune-") as scratch:
+        _, _, file = _write(
+            *(source, kernel, launched, arguments, tune, defines or {}, includes, None, None, scratch),
+            has_own_inputs=True,
+        )
+        try:
+            shutil.copyfile(file.with_name(template.name), template)
+            shutil.copyfile(file, output)
+        except OSError as error:
+            raise KernelError(f"cannot write {error.filename}: {error.strerror}") from None
+    return output, template
 
 
 class SourceRun(Run):
@@ -287,30 +420,10 @@ class SourceRun(Run):
         return emit(winner, folder).files
 
 
-class ArrayInputs:
-    """The inputs of a kernel: arrays of a file, changed by up to a share for further draws.
-
-    Args:
-        file: with the arrays, by the names of arguments (``.npz``).
-        share: largest relative change of a floating-point number.
-        names: the arrays that are changed; empty for all.
-    """
-
-    def __init__(self, file: Path, share: float, names: Sequence[str] = ()) -> None:
-        with np.load(file, allow_pickle=False) as found:
-            self._arrays = {name: found[name] for name in found.files}
-        self._share, self._names = share, names or found.files
-
-    def __call__(self, rng: np.random.Generator, _: Mapping[str, int]) -> dict[str, NDArray[Any]]:
-        """Return the arrays; the first draw has them unchanged."""
-        is_first = not cast(Any, rng.bit_generator.seed_seq).spawn_key
-        changed = () if is_first else self._names
-        return {name: self._changed(rng, each) if name in changed else each for name, each in self._arrays.items()}
-
-    def _changed(self, rng: np.random.Generator, array: NDArray[Any]) -> NDArray[Any]:
-        if array.ndim == 0 or array.dtype.kind != "f":
-            return array
-        return array * (1 + self._share * (2 * rng.random(array.shape) - 1))
+def ArrayInputs(file: Path, share: float, names: Sequence[str] = ()) -> Varied:  # noqa: N802 - as a class of inputs
+    """Return the arrays of a file (``.npz``) as inputs by the names of arguments, as :class:`~mptune.kernel.Varied`."""
+    with np.load(file, allow_pickle=False) as found:
+        return Varied({name: found[name] for name in found.files}, share, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,15 +435,7 @@ class _Launch:
     shared: str
 
 
-def _launch(
-    problem_size: Extent,
-    grid: Extent | None,
-    block: Extent | None,
-    shared: Extent,
-    divisors: Sequence[Extent | None],
-    given: Mapping[str, str],
-    macros: Mapping[str, Sequence[int]],
-) -> _Launch:
+def _launch(said: _Launched, given: Mapping[str, str], macros: Mapping[str, Sequence[int]]) -> _Launch:
     """Return how the kernel is launched; macros of one value are written as that."""
 
     def shown(what: str, extents: Extent) -> list[str]:
@@ -339,18 +444,18 @@ def _launch(
         return [re.sub(r"\b[A-Za-z_]\w*\b", lambda m: given.get(m[0], m[0]), each) for each in _extents(what, extents)]
 
     own = [name for name in _BLOCK_SIZES if name in (*given, *macros)]
-    threads = shown("block", block if block is not None else own or [_THREADS])
-    if grid is not None:
-        blocks = shown("grid", grid)
+    threads = shown("block", said.block if said.block is not None else own or [_THREADS])
+    if said.grid is not None:
+        blocks = shown("grid", said.grid)
     else:
         blocks = []
-        for axis, size in enumerate(shown("problem_size", problem_size)):
+        for axis, size in enumerate(shown("problem_size", said.problem_size)):
             factors = threads[axis : axis + 1]
-            if (divisor := divisors[axis]) is not None:
+            if (divisor := said.divisors[axis]) is not None:
                 factors = shown(f"grid_div_{_AXES[axis]}", divisor) if callable(divisor) or divisor else []
             product = " * ".join(each if re.fullmatch(r"\w+", each) else f"({each})" for each in factors)
             blocks.append(f"ceildiv({size}, {product})" if product else size)
-    (dynamic,) = shown("shared", shared)
+    (dynamic,) = shown("shared", said.shared)
     return _Launch(tuple(blocks), tuple(threads), dynamic)
 
 
@@ -405,8 +510,9 @@ def _definition(
     macros: Mapping[str, Sequence[int]],
     metric: str | None,
     share: float,
+    inputs: str,
 ) -> str:
-    """Return the text of the definition of a kernel whose inputs are arrays."""
+    """Return the text of the definition of a kernel whose inputs are arrays, or are made by a text's function."""
     (each,) = found.kernels.values()
     arrays = {one.name: one for one in passed if one.is_array}
     written = {name for name, one in arrays.items() if one.is_written}
@@ -432,7 +538,7 @@ def _definition(
     names = f", {json.dumps(found.draws.names)}" if found.draws.names else ""
     more = [
         f'sizes={{"default": {json.dumps(sizes)}}},',
-        f'inputs=ArrayInputs(HERE / "{ARRAYS}", {share:g}{names}),',
+        "inputs=inputs," if inputs else f'inputs=ArrayInputs(HERE / "{ARRAYS}", {share:g}{names}),',
         *([f"metric={shown},"] if shown else []),
         *(["instrumented=True,"] if found.parameters else []),
         f'description="{name}, from its text and arrays",',
@@ -441,12 +547,43 @@ def _definition(
     found = dataclasses.replace(found, kernels={name: each})
     parts = [
         f'"""{name}, from its text and arrays."""',
-        f"{imports_text(found, macros)}\nfrom mptune.from_source import ArrayInputs",
-        "HERE = Path(__file__).parent",
+        imports_text(found, macros).partition("\n\n")[2]
+        if inputs
+        else f"{imports_text(found, macros)}\nfrom mptune.from_source import ArrayInputs",
+        inputs or "HERE = Path(__file__).parent",
         *parameters_text(found, macros),
         kernel_text(name, each, more),
     ]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
+
+
+def _inputs_text(values: Mapping[str, NDArray[Any]]) -> str:
+    """Return the text of a function that makes such inputs up."""
+
+    def made(value: NDArray[Any]) -> str:
+        if value.ndim == 0:
+            return str(value.item())
+        if value.dtype.kind == "f":
+            return f"rng.random({value.size})"
+        return f'np.zeros({value.size}, "{value.dtype}")'
+
+    lines = [f'        "{name}": {made(value)},' for name, value in values.items()]
+    numpy = "import numpy as np\n\n\n" if any("np." in line for line in lines) else "\n"
+    return "\n".join(
+        [
+            f"{numpy}def inputs(rng, size):",
+            '    """Return the inputs of a draw: put in numbers like those of your program, which errors depend on."""',
+            "    return {",
+            *lines,
+            "    }",
+        ]
+    )
+
+
+def _numpy_type(parameter: Parameter) -> np.dtype[Any]:
+    memory = parameter.memory
+    scalar = memory.numbers[0] if memory is not None else parameter.element
+    return np.dtype(NUMBERS[scalar].numpy if scalar in NUMBERS else "uint8")
 
 
 def _check_folder(folder: Path) -> None:
@@ -591,9 +728,7 @@ class _Program:
         return main
 
 
-def _kernel(
-    file: Path, name: str, defines: Mapping[str, str], includes: Iterable[str | Path], arguments: int
-) -> Kernel:
+def _kernel(file: Path, name: str, defines: Mapping[str, str], includes: tuple[Path, ...]) -> Kernel:
     """Return the kernel of a name as it is declared.
 
     Raises:
@@ -603,21 +738,22 @@ def _kernel(
     probe = file.with_name(f"probe_{file.name}")
     bare = name.partition("<")[0].strip()
     if "<" in name:  # an instantiation of a template is read where it is launched
-        values = ", ".join(["mptune_any{}"] * arguments)
+        declared = kernel_parameters(comments_blanked(text)).get(bare.rpartition("::")[2], ())
+        values = ", ".join(["mptune_any{}"] * len(declared))
         text = (
             f'#include "{file.name}"\nstruct mptune_any {{ template <class T> operator T() const; }};\n'
             f"void mptune_probe() {{ {name}<<<1, 1>>>({values}); }}\n"
         )
     probe.write_text(text, encoding="utf-8")
     try:
-        program = read([probe], defines, tuple(map(Path, includes)))
+        program = read([probe], defines, includes)
     finally:
         probe.unlink()
     for kernel in program.kernels:
         if kernel.name.rpartition("::")[2] == bare:
             return kernel
     if program.refusals:
-        raise ProgramError("\n".join(dict.fromkeys(map(str, program.refusals))))
+        raise ProgramError("\n".join(dict.fromkeys(map(str, program.refusals))).replace(probe.name, file.name))
     raise UnknownNameError("kernel", name, [kernel.name for kernel in program.kernels])
 
 
@@ -693,8 +829,6 @@ def _changed(
     changes: dict[str, Any] = {} if metric is None else {"metric": metric}
     written = {argument.name for argument in definition.arguments if argument.is_output}
     if answer is not None:
-        if len(answer) != len(passed):
-            raise KernelError(f"answer: expected {len(passed)} values, one for each argument, not {len(answer)}")
         known: dict[str, NDArray[Any]] = {}
         for each, value in zip(passed, answer, strict=True):
             if value is not None:
@@ -709,7 +843,7 @@ def _changed(
     if reference is not None:
         changes["reference"] = _Reference(reference, passed, written)
     if inputs is not None:
-        changes["inputs"] = _Inputs(inputs, definition.inputs, passed)
+        changes["inputs"] = _Inputs(inputs, cast(Callable[..., Any], definition.inputs), passed)
     return definition.changed(**changes) if changes else definition
 
 
@@ -765,7 +899,7 @@ class _Inputs:
 
     def __call__(self, rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
         own = dict(self._first(rng, sizes))
-        if not cast(Any, rng.bit_generator.seed_seq).spawn_key:
+        if is_first_draw(rng):
             return own
         found = self._function(rng)
         if not isinstance(found, Mapping):
