@@ -141,7 +141,7 @@ def test_functions_structs_and_complex_numbers(tmp_path: Path, monkeypatch: pyte
     assert {run.best.configuration[name] for name in ("u_type", "out_type")} == {"fp32"}
     assert {run.best.configuration["z_type"]} == {"fp64"}
     table = run.table()
-    assert list(table["feasible"])[0]
+    assert next(iter(table["feasible"]))
     # The user's text has the types; it compiles, and computes the same.
     assert "float *out, const float *u, Limits limits, double2 *z" in run.source
     assert f"#define block_size_x {run.best.configuration['block_size_x']}" in run.source
