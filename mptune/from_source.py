@@ -39,7 +39,7 @@ from mptune.kernel import Varied, is_first_draw
 from mptune.precision import precision
 from mptune.progress import tune as tune_kernel
 from mptune.run import Run
-from mptune.source.dialect import comments_blanked, kernel_parameters
+from mptune.source.dialect import KERNEL_FLOAT, comments_blanked, kernel_parameters
 from mptune.source.loading import load_kernel
 from mptune.tuned import TunedKernel
 from mptune.tuning import TuneSettings
@@ -193,6 +193,11 @@ def _write(
     """
     given = {name: str(value) for name, value in defines.items()}
     text, file_name, kernel, given, folders = _text_of(source, kernel, given, includes)
+    if KERNEL_FLOAT.search(text):
+        raise KernelError(
+            f"{kernel} has the types of Kernel Float, which macros name: give these as TunablePrecision to "
+            "mptune.kernel_tuner.tune_kernel"
+        )
     # A macro that is a type is found, and changed, in the text alone.
     named = [name for name, value in given.items() if value in NUMBERS and NUMBERS[value].numpy.startswith("float")]
     text = "".join(f"#define {name} {given.pop(name)}\n" for name in named) + text
@@ -736,9 +741,9 @@ def _kernel(file: Path, name: str, defines: Mapping[str, str], includes: tuple[P
     """
     text = file.read_text(encoding="utf-8")
     probe = file.with_name(f"probe_{file.name}")
-    bare = name.partition("<")[0].strip()
+    bare = name.partition("<")[0].strip().rpartition("::")[2]
     if "<" in name:  # an instantiation of a template is read where it is launched
-        declared = kernel_parameters(comments_blanked(text)).get(bare.rpartition("::")[2], ())
+        declared = kernel_parameters(comments_blanked(text)).get(bare, ())
         values = ", ".join(["mptune_any{}"] * len(declared))
         text = (
             f'#include "{file.name}"\nstruct mptune_any {{ template <class T> operator T() const; }};\n'
