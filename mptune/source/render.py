@@ -93,6 +93,7 @@ def render(
     name = _locate(kernel).name
     configuration = kernel.own(configuration)
     body = render_body(kernel, configuration, sizes, is_traced=is_traced)
+    more = kernel_float() if KERNEL_FLOAT_NOTE in body else ""
     if is_every_type_traced:
         body = _OWN_LITERAL.sub(_traced_literal, _OWN_TYPE.sub(r"\1own_\2", comments_blanked(body)))
         body = _OF_FLOAT.sub(lambda found: f"mp::{found[2]}{'<mp::fast>' if found[1] else ''}", body)
@@ -109,7 +110,6 @@ def render(
         both = f"static_cast<unsigned __int128>({fp8 >> 64}ull) << 64 | {fp8 & (2**64 - 1)}ull"
         counts = {"": len(types), "_POLICIES": policies, "_FP8": f"({both})"}
         traced = "".join(f"#define MPTUNE_TRACED{what} {count}\n" for what, count in counts.items())
-    more = kernel_float() if KERNEL_FLOAT_NOTE in body else ""
     return f'{traced}{prelude()}\n{more}#line 1 "{name.removesuffix(".j2")}"\n{body}\n{ending}'
 
 
