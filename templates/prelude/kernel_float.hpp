@@ -553,6 +553,8 @@ struct vec_ref {
 template <class T, extent_t N, class U = T>
 struct vec_ptr {
     U* pointer;
+    // Of the type of most indices: no loop of threads becomes vectors where an index is made unsigned.
+    static constexpr int count = static_cast<int>(N);
 
     vec_ptr() = default;
     MPTUNE_INLINE vec_ptr(U* p) : pointer(p) {}
@@ -562,8 +564,8 @@ struct vec_ptr {
     template <class I>
     MPTUNE_INLINE auto at(I i) const {
         using R = vec_ref<T, N, U>;
-        if constexpr (detail::same<T, const T> || detail::same<U, const U>) return R(pointer + i * N).get();
-        else return R(pointer + i * N);
+        if constexpr (detail::same<T, const T> || detail::same<U, const U>) return R(pointer + i * count).get();
+        else return R(pointer + i * count);
     }
     template <class I>
     MPTUNE_INLINE auto operator[](I i) const {
@@ -572,15 +574,15 @@ struct vec_ptr {
     MPTUNE_INLINE auto operator*() const { return at(0); }
     template <class I>
     MPTUNE_INLINE vec_ptr operator+(I i) const {
-        return vec_ptr(pointer + i * N);
+        return vec_ptr(pointer + i * count);
     }
     template <class I>
     MPTUNE_INLINE auto read(I i) const {
-        return vec_ref<T, N, U>(pointer + i * N).get();
+        return vec_ref<T, N, U>(pointer + i * count).get();
     }
     template <class I, class V>
     MPTUNE_INLINE void write(I i, V v) const {
-        write_aligned<N>(pointer + i * N, v);
+        write_aligned<N>(pointer + i * count, v);
     }
 };
 template <cache_modifier M, class T, extent_t N>
