@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import mptune
+import mptune.from_source
+from mptune.data.data import Draw, make_inputs
 from mptune.errors import MptuneError
 
 ADVECT = r"""
@@ -28,6 +33,24 @@ template <typename T> __global__ void scale(T *x, T factor, int n) {
     if (i < n) x[i] = sqrt(x[i]) * factor;
 }
 """
+
+
+CLIP = r"""
+#include "factor.h"
+struct Limits { double low, high; int n; };
+__global__ void clip(double *out, const double *u, Limits limits, double2 *z) {
+    int i = blockIdx.x * block_size_x + threadIdx.x;
+    if (i < limits.n) {
+        double value = u[i] * FACTOR;
+        out[i] = value < limits.low ? limits.low : value > limits.high ? limits.high : value;
+        z[i].x += z[i].y * value;
+    }
+}
+"""
+
+
+def clipped(out: Any, u: Any, limits: Any, z: Any) -> dict[str, Any]:
+    return {"out": np.clip(1.5 * u, limits["low"], limits["high"]), "z": z + z.imag * 1.5 * u}
 
 
 def advected(u: Any, speed: Any, dt: float) -> Any:
@@ -88,6 +111,61 @@ def test_types_stay_as_they_are_and_blocks_are_free(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.full
+def test_functions_structs_and_complex_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "factor.h").write_text("#define FACTOR 1.5\n")
+    (tmp_path / "clip.cu").write_text(CLIP)
+    rng = np.random.default_rng()
+    u, z = rng.random(999), rng.random(999) + 1j * rng.random(999)
+    limits = np.array((0.25, 1.25, 999), [("low", "f8"), ("high", "f8"), ("n", "i4")])
+    run = mptune.tune_source(
+        *("clip.cu", "clip", 999, [np.zeros(999), u, limits, z]),
+        tune={"block_size_x": [32, 64]},
+        grid=lambda c: -(-999 // c["block_size_x"]),
+        types={"u": "float", "out": ["float"], "value": "float"},
+        reference=clipped,
+        inputs=lambda rng: {"u": rng.random(999)},
+        max_error=1e-5,
+        budget=4,
+        backend="host",
+        verify=1,
+    )
+    assert run.best is not None
+    assert run.verified(run.best) is not None
+    assert {run.best.configuration[name] for name in ("u_type", "out_type")} == {"fp32"}
+    assert {run.best.configuration["z_type"]} == {"fp64"}
+    table = run.table()
+    assert next(iter(table["feasible"]))
+    # The user's text has the types; it compiles, and computes the same.
+    assert "float *out, const float *u, Limits limits, double2 *z" in run.source
+    assert f"#define block_size_x {run.best.configuration['block_size_x']}" in run.source
+    found = run.tuned(np.zeros(999), u.astype(np.float32), limits, z.astype(np.complex64))
+    right = clipped(None, u, limits, z)
+    assert found["z"].dtype == complex
+    for name in ("out", "z"):
+        np.testing.assert_allclose(found[name], right[name], rtol=1e-5)
+
+
+@pytest.mark.full
+def test_answers_of_a_raw_kernel(tmp_path: Path) -> None:
+    x = np.random.default_rng().random(500)
+    code = 'extern "C" ' + SCALE.replace("template <typename T> ", "").replace("T ", "REAL ")
+    raw = SimpleNamespace(code=code, name="scale", options=("-DREAL=double",))
+    run = mptune.tune_source(
+        *(raw, None, 500, [x, 3.0, np.int32(500)]),
+        answer=[3 * np.sqrt(x) * (1 + 1e-3), None, None],
+        types={"x": "float"},
+        max_error=1e-2,
+        budget=1,
+        backend="host",
+        folder=tmp_path / "made",
+    )
+    assert run.best is not None
+    assert 1e-5 < run.best.error < 1e-2
+    assert "scale(float *x, REAL factor, int n)" in run.source
+
+
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("change", "names"),
     [
@@ -130,9 +208,46 @@ def test_wrong_calls_are_refused(tmp_path: Path, arrays: dict[str, Any]) -> None
         call(tune={**tune, "blocks": [1, 2]})
     with pytest.raises(MptuneError, match="fp33"):
         call(tune=tune, types="fp33")
+    with pytest.raises(MptuneError, match="answer: expected 6"):
+        call(tune=tune, answer=[None])
+    with pytest.raises(MptuneError, match="grid: the function failed at"):
+        call(tune={**tune, "block_size_x": [32, 64]}, grid=lambda c: c["block"])
     with pytest.raises(MptuneError, match=r"budgett.*did you mean 'budget'"):
         call(tune=tune, budgett=3)
     folder.mkdir()
     (folder / "mine.txt").write_text("mine")
     with pytest.raises(MptuneError, match="made"):
         mptune.tune_source(ADVECT, "advect", (101, 37), given, tune=tune, folder=folder)
+
+
+@pytest.mark.full
+def test_a_definition_to_start_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scale.cu").write_text(SCALE)
+    command = [sys.executable, "-m", "mptune", "init", "scale.cu", "--kernel", "scale<double>"]
+    assert "mptune tune ./scale.py" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "rng.random(65536)" in (tmp_path / "scale.py").read_text()
+    run = mptune.tune("./scale.py", max_error=1e-6, budget=2, backend="host", verify=1)
+    assert run.best is not None
+    assert "x_type" in run.parameter_names
+    with pytest.raises(MptuneError, match=r"scale\.py is there already"):
+        mptune.from_source.write_definition(Path("scale.cu"), "scale<double>")
+
+
+def test_inputs_are_arrays() -> None:
+    x = np.random.default_rng().random(100)
+    kernel = mptune.Kernel(
+        name="twice",
+        parameters=[mptune.PrecisionParameter("t", ["fp64", "fp32"])],
+        arguments=[mptune.InOut("x", 100, precision="t"), mptune.Scalar("by", precision="fp64")],
+        inputs={"x": x, "by": 2},
+        reference=lambda inputs, size: inputs["by"] * inputs["x"],
+        grid=[1],
+        block=[100],
+        template='extern "C" __global__ void twice({{ t }} *x, double by) { x[threadIdx.x] *= by; }',
+    )
+    sizes = kernel.resolve_sizes("default", {})
+    first, other = (make_inputs(kernel, sizes, 0, draw) for draw in (Draw(), Draw(number=1)))
+    assert np.array_equal(first["x"], x)
+    assert 0.01 < np.max(np.abs(other["x"] / x - 1)) <= 0.1
+    assert first["by"] == other["by"] == 2

@@ -748,6 +748,7 @@ def _document(
             }
             for parameter in made.found.parameters
         ],
+        "macros": {name: list(values) for name, values in program.macros.items()},
         "own": {
             f"{name}.{choice}": value
             for name, each in made.found.kernels.items()

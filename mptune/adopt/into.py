@@ -247,6 +247,31 @@ def into(
     }
 
 
+def with_types(
+    sources: Sequence[Path],
+    defines: Mapping[str, str],
+    includes: Sequence[Path],
+    wanted: Mapping[str, str],
+    folder: Path,
+) -> dict[Path, str]:
+    """Return the texts of the files that change in a program with other types, which a compiler accepts.
+
+    Args:
+        sources: the files that a compiler is given.
+        defines: macros.
+        includes: folders of headers.
+        wanted: the precision of each type class, by name.
+        folder: for a record of a run, which says what shares memory.
+
+    Raises:
+        ProgramError: the program does not compile or run.
+    """
+    program = read(sources, defines, includes)
+    captured = capture(_built(program, own_files(program)), (), folder, paddings=paddings(program))
+    made, *_ = _compiled(program, classes_in(program, captured), wanted, _Macros({}, {}, {}))
+    return {file.path: file.text for file in made.changed}
+
+
 # -- what the run says of the program --------------------------------------------------------------
 
 

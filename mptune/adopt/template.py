@@ -212,7 +212,7 @@ def template(
         kernels = _of_threads(function, passed, threads, body)
     else:
         kernels = [f'extern "C" __global__ void {function}({_shown(passed)}) {{{body}']
-    used = "\n".join((*needs, body))
+    used = "\n".join((*needs, *passed.values(), body))
     constants = [
         f"#define {name} {_CONSTANTS[name]}"
         for name in dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]+\b", used))

@@ -20,7 +20,7 @@ __all__ = ["app", "main"]
 
 #: All commands in order of use.
 _COMMANDS = (
-    *(kernels.list_kernels, kernels.backends, kernels.render, kernels.check, tuning.tune, adopting.adopt),
+    *(kernels.list_kernels, kernels.backends, kernels.init, kernels.render, kernels.check, tuning.tune, adopting.adopt),
     *(runs.show, runs.pareto, runs.verify, runs.explain, runs.plot, runs.report, runs.emit, runs.export),
     *(runs.wisdom, spaces.simulate, spaces.compare),
 )

@@ -1,11 +1,13 @@
-"""Commands that need no run: ``list``, ``backends``, ``render`` and ``check``."""
+"""Commands that need no run: ``list``, ``backends``, ``init``, ``render`` and ``check``."""
 
 from __future__ import annotations
 
 import inspect
 import math
+import shlex
 import uuid
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -329,3 +331,24 @@ def _compilations(result: CheckResult) -> Table:
         took = "failed" if c.message else f"{c.compile_s:.3f}" if c.compile_s else "cached"
         rows.append({**{n: c.configuration[n] for n in values if len(values[n]) > 1}, "compile (s)": took})
     return Table.of(rows, f"{result.kernel}, compiled" + (f" with {shared}" if shared else ""))
+
+
+@click.command()
+@options.file_argument("source", "KERNEL.cu")
+@option("--kernel", "NAME", "The kernel, with its template arguments; needed if the file has several.")
+@options.defines
+@options.includes
+@option("--output -o", "FILE", "Definition to write; its template is put beside it.", show_default="KERNEL.py")
+def init(source: Path, kernel: str | None, output: Path | None, defines: Any, includes: Any) -> None:
+    """Write a definition of a plain CUDA or HIP kernel to start from.
+
+    Types are found in the text. Inputs are made up: edit the function that makes them.
+    """
+    from mptune.from_source import write_definition
+
+    definition, template = write_definition(source, kernel, defines=defines, includes=includes, output=output)
+    click.echo(f"written: {definition} and {template}; edit its inputs, then: mptune tune {_as_argument(definition)}")
+
+
+def _as_argument(definition: Path) -> str:
+    return shlex.quote(str(definition) if "/" in str(definition) else f"./{definition}")

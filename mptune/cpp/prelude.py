@@ -29,7 +29,7 @@ PRELUDE_FILES: Final = tuple(
     )
 )
 #: Libraries for kernels. The text of one stands between the prelude and a template with ``USES_LIBRARY(cub);``.
-LIBRARIES: Final = ("cub.hpp", "cooperative_groups.hpp", "curand.hpp")
+LIBRARIES: Final = ("cub.hpp", "cooperative_groups.hpp", "curand.hpp", "kernel_float.hpp")
 #: Libraries with functions in which threads wait for each other.
 WAITING_LIBRARIES: Final = frozenset(("cub", "cooperative_groups"))
 _USES_LIBRARY: Final = re.compile(r"\bUSES_LIBRARY\((\w+)\)")

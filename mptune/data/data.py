@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +64,7 @@ def make_inputs(kernel: Tunable, sizes: Sizes, seed: int, draw: Draw = FIRST) ->
     A missing scalar that is named like a size has the size's value.
     """
     try:
-        given = kernel.inputs(draw.generator(seed), sizes)
+        given = cast(Callable[..., Any], kernel.inputs)(draw.generator(seed), sizes)
     except (MptuneError, MemoryError):
         raise
     except Exception as error:

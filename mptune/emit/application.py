@@ -63,7 +63,7 @@ def emit_application(winner: Winner[Application], folder: Path, name: str) -> Em
         )
     outputs = [output.name for output in application.outputs]
     metrics = recorded_metrics(info.metric, info.metrics, outputs, application.metric)
-    functions: list[Callable[..., Any]] = [application.inputs, application.steps]
+    functions: list[Callable[..., Any]] = [cast(Callable[..., Any], application.inputs), application.steps]
     code, names = take_along(application.called, functions)
     own: dict[Any, str] = {}  # names of the user's metrics; the program lists those that cannot be taken along
     for function in dict.fromkeys(metric.function for metric in all_metrics(metrics)):

@@ -2,7 +2,7 @@
 
 from mptune.kernel.application import Application
 from mptune.kernel.declarations import Argument, Buffer, Constant, In, InOut, Out, Role, Scalar, Scratch, Sizes
-from mptune.kernel.definition import Kernel, LaunchShape
+from mptune.kernel.definition import Kernel, LaunchShape, Varied, is_first_draw
 from mptune.kernel.tunable import Tunable
 from mptune.kernel.work import Work
 
@@ -21,5 +21,7 @@ __all__ = [
     "Scratch",
     "Sizes",
     "Tunable",
+    "Varied",
     "Work",
+    "is_first_draw",
 ]

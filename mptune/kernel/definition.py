@@ -8,7 +8,10 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mptune.cpp.prelude import why_reserved
 from mptune.errors import KernelError, UnknownNameError
@@ -35,6 +38,35 @@ class LaunchShape:
     shared_bytes: int = 0
 
 
+def is_first_draw(rng: np.random.Generator) -> bool:
+    """Whether a generator is that of the first draw, which searches compare all configurations on."""
+    return not cast(Any, rng.bit_generator.seed_seq).spawn_key
+
+
+class Varied:
+    """Inputs that are arrays: the first draw has them as they are, others have them changed by up to a share.
+
+    Args:
+        arrays: arrays and numbers by the names of arguments.
+        share: largest relative change of a floating-point number.
+        names: the arrays that are changed; empty for all. Numbers do not change.
+    """
+
+    def __init__(self, arrays: Mapping[str, Any], share: float = 0.1, names: Sequence[str] = ()) -> None:
+        self._arrays = {name: np.asarray(value) for name, value in arrays.items()}
+        self._share, self._names = share, names or tuple(arrays)
+
+    def __call__(self, rng: np.random.Generator, _: Sizes) -> dict[str, Any]:
+        """Return the inputs of a draw."""
+        changed = () if is_first_draw(rng) else self._names
+        return {name: self._changed(rng, each) if name in changed else each for name, each in self._arrays.items()}
+
+    def _changed(self, rng: np.random.Generator, array: NDArray[Any]) -> NDArray[Any]:
+        if array.ndim == 0 or array.dtype.kind != "f":
+            return array
+        return array * (1 + self._share * (2 * rng.random(array.shape) - 1))
+
+
 def _no_inputs(rng: Any, size: Sizes) -> Inputs:  # noqa: ARG001
     raise KernelError("a kernel without inputs is part of an application; tune that")
 
@@ -50,9 +82,11 @@ class Kernel(Tunable):
             Arrays in constant memory (:func:`Constant`) stand anywhere among them.
         sizes: problem sizes by preset name; ``default`` must be among them. A kernel of an application needs none.
         inputs: ``inputs(rng, size)`` returns the fp64 (or integer) arrays and scalars by argument name. An
-            argument named like a size may be left out.
+            argument named like a size may be left out. Or the arrays and scalars themselves, by argument name:
+            further draws then change their numbers by up to a tenth (:class:`~mptune.kernel.Varied`).
         reference: ``reference(inputs, size)`` returns the double-precision outputs by name (or the one array).
-            None: ``reference`` of the file of the same stem in the sibling folder ``references``.
+            None: ``reference`` of the file of the same stem in the sibling folder ``references``; without that file the
+            outputs in the widest types.
         grid: blocks in the grid, one expression over sizes and parameters per axis. Or a function ``grid(c)`` that
             returns them: ``lambda c: (ceildiv(c.n, c.block), 1)``; ``c`` has the values of parameters and sizes.
         block: threads in a block, given like ``grid``.
@@ -93,7 +127,7 @@ class Kernel(Tunable):
     what: ClassVar[str] = "kernel"
 
     sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    inputs: Callable[..., Inputs] = _no_inputs
+    inputs: Callable[..., Inputs] | Inputs = _no_inputs
     grid: Extents
     block: Extents
     template: str | Path | Callable[[Mapping[str, Any]], str] | None = None
@@ -108,6 +142,9 @@ class Kernel(Tunable):
     def __post_init__(self, over: Over | None, reduce: Reduce) -> None:
         flops: Any = self.flops
         constraints = listed(self.constraints)
+        given: Any = self.inputs
+        if isinstance(given, Mapping):
+            self._freeze(inputs=Varied(given), sizes=self.sizes or {"default": {}})
         on_device = [text for text in constraints if isinstance(text, str) and "device." in text]
         extents = {name: getattr(self, name) for name in ("grid", "block")}
         self._freeze(

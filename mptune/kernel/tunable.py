@@ -59,7 +59,7 @@ class Tunable(ABC):
     parameters: Sequence[Parameter]
     arguments: Sequence[Argument]
     sizes: Mapping[str, Mapping[str, int]]
-    inputs: Callable[..., Inputs]
+    inputs: Callable[..., Inputs] | Inputs
     reference: Callable[[Inputs, Sizes], Any] | None = None
     metric: Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]] = "NRMSE"
     signature: Sequence[str] = ()

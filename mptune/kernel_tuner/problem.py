@@ -127,7 +127,8 @@ class Problem:
         self.errors: Mapping[str, str] = {}
         self.is_compared = True
         self._grid = _Grid(None, (), ())
-        self.blocks = [*(block_size_names or ()), *BLOCK_SIZES[len(block_size_names or ()) :]]
+        defaults = [next((key for key in self.values if key.lower() == name), name) for name in BLOCK_SIZES]
+        self.blocks = [*(block_size_names or ()), *defaults[len(block_size_names or ()) :]]
 
     @property
     def inputs(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mptune.errors import KernelError, UnknownNameError
-from mptune.source.dialect import comments_blanked, parameters_at
+from mptune.source.dialect import KERNEL_FLOAT, comments_blanked, parameters_at
 
 if TYPE_CHECKING:
     from mptune.kernel_tuner.problem import ArgumentGiven
@@ -157,6 +157,8 @@ class Source:
 
     def _passed(self, text: str, own: Values) -> Iterator[str]:
         """Yield the arguments of the call of the user's kernel."""
+        # A vector of Kernel Float lies in memory as its elements do.
+        cast = "kernel_float::pass" if KERNEL_FLOAT.search(text) else "mptune_any"
         of_template = set(re.findall(r"\b(?:typename|class)\s+(\w+)", text))
         declared = self.declared
         if callable(self._given):
@@ -164,7 +166,7 @@ class Source:
         for each, (_, kind, _) in zip(self.arguments, declared, strict=False):  # the last may be mptune's own
             name = each.passed_as(own)
             is_plain = each.values.ndim == 0 or _NUMBER.fullmatch(kind) or not of_template.isdisjoint(kind.split())
-            yield name if is_plain else f"mptune_any({name})"
+            yield name if is_plain else f"{cast}({name})"
 
 
 def _parameters(each: ArgumentGiven, cpp: Mapping[str, str]) -> Iterator[str]:
@@ -238,7 +240,7 @@ def _parameter(part: str, body: str, text: str) -> tuple[str, str, bool]:
     name = re.findall(r"\w+", part)[-1]
     words = re.sub(r"\b(?:const|volatile|restrict|__restrict(?:__)?|__global|__constant|__local)\b", " ", part)
     kind = " ".join(re.sub(rf"\b{name}\b", " ", words).replace("*", " ").replace("&", " ").split())
-    is_const = re.search(r"\bconst\b[^*]*\*|\b__constant\b", part) is not None
+    is_const = re.search(r"\bconst\b[^*]*\*|\b__constant\b|\bvec_ptr\s*<\s*const\b", part) is not None
     return name, kind, not is_const and not _is_only_read(name, body, text)
 
 

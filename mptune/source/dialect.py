@@ -19,6 +19,10 @@ _DYNAMIC_SHARED: Final = re.compile(
 )
 
 
+#: The include of Kernel Float.
+KERNEL_FLOAT: Final = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](?:\w+/)*kernel_float\.h(?:pp)?[>\"]", re.MULTILINE)
+_VECTOR_POINTER: Final = re.compile(r"\s*(?:const\s+)?((?:\w+::)?vec_ptr\s*<(.*)>)\s*(?:const\s+)?(\w+)\s*", re.DOTALL)
+
 #: A literal of the prelude, ``0.5_num``; group 1 is its number.
 _LITERAL: Final = re.compile(r"(?<![\w.])(\.?\d(?:[eEpP][+-]|'\w|[\w.])*?)_num\b")
 _DIGITS_OF_INTEGERS: Final = 18  #: decimal digits that every 64-bit integer type holds
@@ -28,9 +32,12 @@ def portable(body: str, where: str) -> str:
     """Replace what only some compilers read as it is meant; every line keeps its number.
 
     ``extern __shared__ T name[];`` becomes the prelude's ``SHARED_DYNAMIC(T, name);``. ``0.1_num`` becomes
-    ``mp::literal(0.1)``: an operator of literals would get a long double, whose double may be rounded twice.
+    ``mp::literal(0.1)``: an operator of literals would get a long double, whose double may be rounded twice. An include
+    of ``kernel_float.h`` becomes a use of the prelude's library of that name; a kernel's parameter ``vec_ptr<T, N> x`` becomes a pointer, of which the kernel makes it.
     Messages call the source ``where``.
     """
+    if KERNEL_FLOAT.search(body):
+        body = _with_pointers(KERNEL_FLOAT.sub("USES_LIBRARY(kernel_float);", body))
 
     def replace(match: re.Match[str]) -> str:
         before = re.sub(r'extern\s+"C"\s*\{', "", comments_blanked(body[: match.start()]))
@@ -49,6 +56,23 @@ def _as_double(literal: re.Match[str]) -> str:
     digits = number.replace("'", "")
     is_too_long = digits.isdigit() and len(digits) > _DIGITS_OF_INTEGERS
     return f"mp::literal({number}.0)" if is_too_long else f"mp::literal({number})"
+
+
+def _with_pointers(body: str) -> str:
+    """Make the parameters of kernels that are ``vec_ptr`` plain pointers: other parameters no backend can pass."""
+    code = comments_blanked(body)
+    for places in reversed(kernel_parameters(code).values()):
+        found = [(each, match) for each in places if (match := _VECTOR_POINTER.fullmatch(code, *each))]
+        start = code.find("{", places[-1][1])
+        if not found or ";" in code[places[-1][1] : start]:
+            continue
+        made = "".join(f" {match[1]} {match[3]}(mptune_{match[3]});" for _, match in found)
+        body = f"{body[: start + 1]}{' '.join(made.split())}{body[start + 1 :]}"
+        for (first, last), match in reversed(found):
+            element = match[2].split(",")[0 if match[2].count(",") < 2 else -1].strip()
+            lines = "\n" * body.count("\n", first, last)
+            body = f"{body[:first]}{lines}{element} *mptune_{match[3]}{body[last:]}"
+    return body
 
 
 def cite(label: str, *lines: int) -> str:

@@ -170,7 +170,6 @@ MPTUNE_INLINE float rnorm4df(float x, float y, float z, float w) { return rnorm4
 }  // namespace mptune_c
 
 #endif  // MPTUNE_HOST
-#undef MPTUNE_ALL_MATH
 
 #if defined(MPTUNE_HOST) || defined(MPTUNE_HIP)
 namespace mptune_c {

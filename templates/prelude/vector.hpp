@@ -1,4 +1,4 @@
-// vec<T, N>: one to eight elements, element-wise arithmetic, wide loads and stores.
+// vec<T, N>: N elements, element-wise arithmetic, wide loads and stores.
 
 namespace mp {
 namespace detail {
@@ -12,7 +12,7 @@ constexpr int vector_alignment = (N & -N) * sizeof(T) < 16 ? (N & -N) * sizeof(T
 
 template <class T, int N>
 struct alignas(detail::vector_alignment<T, N>) vec {
-    static_assert(N >= 1 && N <= 8, "a vec has one to eight elements");
+    static_assert(N >= 1, "a vec has one element or more");
     T data[N];
 
     vec() = default;
