@@ -27,7 +27,9 @@ struct fixed_block {
 };
 
 // g++ optimises every function once before it is inlined: a grid is few functions. Braces have a kernel's arguments, of the
-// types A, read in order, and a constructor reads them once for all threads.
+// types A, read in order, which g++ warns of, and a constructor reads them once for all threads.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsequence-point"
 
 // A grid whose threads run one after the other, or the first of each block alone.
 template <auto Kernel, class Block, bool FirstAlone, class... A>
@@ -83,6 +85,7 @@ struct grid_of_fibers {
 
     __forceinline__ grid_of_fibers(A... arguments) { Kernel(arguments...); }
 };
+#pragma GCC diagnostic pop
 
 // Bytes of every parameter, negative for a pointer.
 template <class T>
