@@ -203,17 +203,14 @@ using vector_fma_result =
 template <int N, class A, class B, class C>
 MPTUNE_INLINE auto vector_fma(const A& a, const B& b, const C& c) {
     using R = vector_fma_result<A, B, C>;
-#if defined(MPTUNE_GPU)
-    // In pairs, where the type has such arithmetic. Factors of a compound need not be as wide.
-    if constexpr (!is_compound<R>) return combine<fused_operation, R, N>(a, b, c);
-    else
-#endif
-    {
+    if constexpr (is_compound<R>) {
+        // Whose factors need not be as wide.
         vec<R, N> result;
         MPTUNE_UNROLL
         for (int i = 0; i < N; ++i) result.data[i] = mp::fma(at(a, i), at(b, i), at(c, i));
         return result;
-    }
+    } else
+        return combine<fused_operation, vector_fma_result<A, B, C>, N>(a, b, c);
 }
 
 }  // namespace detail
