@@ -412,7 +412,8 @@ def _greedy(
         known = {*order, name}
         passed = sum(share for names, share in pending if name in names and names <= known)
         needed = {other for names, _ in pending if not names <= known for other in names & known}
-        return min(live + logs[name] + passed, sum(logs[other] for other in needed))
+        # Its rounding does not depend on the order of a set, which differs between processes.
+        return min(live + logs[name] + passed, math.fsum(logs[other] for other in needed))
 
     while left:
         pending = [(names, share) for names, share in shares if not names.issubset(order)]

@@ -26,34 +26,21 @@ struct fixed_block {
     }
 };
 
-template <class T>
-__forceinline__ T& argument(void** arguments, unsigned i) {
-    return *static_cast<T*>(arguments[i]);
-}
+// g++ optimises every function once before it is inlined: a grid is few functions. Braces have a kernel's arguments, of the
+// types A, read in order, which g++ warns of, and a constructor reads them once for all threads.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsequence-point"
 
-template <unsigned... I>
-struct indices {};
-template <unsigned N, unsigned... I>
-struct indices_to : indices_to<N - 1, N - 1, I...> {};
-template <unsigned... I>
-struct indices_to<0, I...> {
-    using type = indices<I...>;
-};
-
-// A grid whose threads run one after the other, or the first of each block alone. `Kernel` stands for the kernel and inlines
-// it, `A` are its parameters.
-template <class Kernel, class Block, bool FirstAlone, class... A>
+// A grid whose threads run one after the other, or the first of each block alone.
+template <auto Kernel, class Block, bool FirstAlone, class... A>
 struct grid_of_loops {
     static __attribute__((flatten)) void run(job& work, worker&, row part) {
-        run_with(work, part, typename indices_to<sizeof...(A)>::type());
+        [[maybe_unused]] void** next = work.arguments;
+        grid_of_loops{work, part, *static_cast<A*>(*next++)...};
     }
 
-    template <unsigned... I>
-    static __forceinline__ void run_with(job& work, row part, indices<I...>) {
-        loop(work, part, argument<A>(work.arguments, I)...);
-    }
-
-    static __forceinline__ void loop(job& work, row part, A... arguments) {
+    __forceinline__ grid_of_loops(const job& work, row part, A... arguments) {
+        // Constants that are known only here would have g++ cut the loops of some blocks otherwise.
         const dim3 extents = Block::extents(work);
         const dim3 threads = FirstAlone ? dim3{1, 1, 1} : extents;
         gridDim = work.grid;
@@ -69,7 +56,7 @@ struct grid_of_loops {
                     MPTUNE_INDEPENDENT_ITERATIONS
                     for (int x = first; x < first + threads.x; ++x) {
                         threadIdx = dim3{x - first, y, z};
-                        Kernel::call(arguments...);
+                        Kernel(arguments...);
                     }
                 }
             }
@@ -78,7 +65,7 @@ struct grid_of_loops {
 };
 
 // A grid whose threads can wait for each other.
-template <class Kernel, class Block, class... A>
+template <auto Kernel, class Block, class... A>
 struct grid_of_fibers {
     static bool prepare(job& work, worker& self) { return self.fibers.prepare(work.block, thread, &work); }
 
@@ -92,14 +79,13 @@ struct grid_of_fibers {
     }
 
     static __attribute__((flatten)) void thread() {
-        call_with(static_cast<job*>(active_block->argument)->arguments, typename indices_to<sizeof...(A)>::type());
+        [[maybe_unused]] void** next = static_cast<job*>(active_block->argument)->arguments;
+        grid_of_fibers{*static_cast<A*>(*next++)...};
     }
 
-    template <unsigned... I>
-    static __forceinline__ void call_with(void** arguments, indices<I...>) {
-        Kernel::call(argument<A>(arguments, I)...);
-    }
+    __forceinline__ grid_of_fibers(A... arguments) { Kernel(arguments...); }
 };
+#pragma GCC diagnostic pop
 
 // Bytes of every parameter, negative for a pointer.
 template <class T>
@@ -109,7 +95,7 @@ constexpr int parameter_code<T*> = -static_cast<int>(sizeof(T*));
 template <class... A>
 constexpr int parameter_codes[] = {parameter_code<A>..., 0};
 
-template <class Kernel, class Block, bool HasBarriers, bool FirstAlone, class... A>
+template <auto Kernel, class Block, bool HasBarriers, bool FirstAlone, class... A>
 constexpr entry entry_of(void (*)(A...)) {
     if constexpr (HasBarriers) {
         using grid = grid_of_fibers<Kernel, Block, A...>;
@@ -127,15 +113,8 @@ constexpr entry entry_of(void (*)(A...)) {
 #define MPTUNE_HOST_ENTRY(name, ...)                                                                               \
     namespace mptune_host {                                                                                        \
     constexpr bool has_barriers = __COUNTER__ - counter_before_kernel > 1;                                         \
-    constexpr decltype(&::name) signature = nullptr;                                                               \
-    using block_shape = fixed_block<__VA_ARGS__>;                                                                  \
-    struct kernel {                                                                                                \
-        template <class... A>                                                                                      \
-        static __forceinline__ void call(A... arguments) {                                                         \
-            ::name(arguments...);                                                                                  \
-        }                                                                                                          \
-    };                                                                                                             \
-    constexpr entry launched = entry_of<kernel, block_shape, has_barriers, mptune_in_phases(0)>(signature);        \
+    constexpr entry launched =                                                                                     \
+        entry_of<&::name, fixed_block<__VA_ARGS__>, has_barriers, mptune_in_phases(0)>(decltype(&::name)(nullptr)); \
     }                                                                                                              \
     MPTUNE_UNLESS_APART(MPTUNE_ENTRY_POINTS)
 

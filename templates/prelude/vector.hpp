@@ -288,15 +288,6 @@ MPTUNE_INLINE void move(vec<T, N>* to, const vec<T, N>* from) {
     MPTUNE_UNROLL
     for (int i = 0; i < static_cast<int>(N * sizeof(T)); i += step) __builtin_memcpy(target + i, source + i, step);
 }
-#else
-// Element by element: a vectorised loop of threads makes wide accesses of these by itself, but not of a block copy.
-template <class T, int N>
-MPTUNE_INLINE void move(vec<T, N>* to, const vec<T, N>* from) {
-    T* target = reinterpret_cast<T*>(to);
-    const T* source = reinterpret_cast<const T*>(from);
-    MPTUNE_UNROLL
-    for (int i = 0; i < N; ++i) target[i] = source[i];
-}
 #endif
 
 }  // namespace detail
@@ -306,20 +297,26 @@ template <int N, class T>
 MPTUNE_INLINE vec<detail::bare_t<T>, N> load(const T* pointer) {
     using V = vec<detail::bare_t<T>, N>;
     V result;
+#if defined(MPTUNE_GPU)
     detail::move(&result, reinterpret_cast<const V*>(pointer));
+#else
+    // Element by element: a vectorised loop of threads makes wide accesses of these by itself, but not of a block copy.
+    MPTUNE_UNROLL
+    for (int i = 0; i < N; ++i) result.data[i] = pointer[i];
+#endif
     return result;
 }
 
 // N elements to memory aligned like a vec<T, N>, converted to its type.
 template <class T, class U, int N>
 MPTUNE_INLINE void store(T* pointer, const vec<U, N>& v) {
-#if defined(MPTUNE_HOST)
+#if defined(MPTUNE_GPU)
+    const vec<detail::bare_t<T>, N> converted(v);
+    detail::move(reinterpret_cast<vec<detail::bare_t<T>, N>*>(pointer), &converted);
+#else
     // A converted vector in between would keep g++ from vectorising a loop of threads.
     MPTUNE_UNROLL
     for (int i = 0; i < N; ++i) pointer[i] = static_cast<T>(v.data[i]);
-#else
-    const vec<detail::bare_t<T>, N> converted(v);
-    detail::move(reinterpret_cast<vec<detail::bare_t<T>, N>*>(pointer), &converted);
 #endif
 }
 

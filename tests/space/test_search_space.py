@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -573,3 +576,25 @@ def test_ties_and_categories_are_drawn_when_the_nearest_is_not_unique() -> None:
     assert sorted(set(found[:, 1].tolist())) == [0, 2]
     for column in (found[:, 0], found[:, 1]):
         assert min(np.unique(column, return_counts=True)[1]) > 130
+
+
+@pytest.mark.full
+def test_configurations_have_one_order_in_every_process() -> None:
+    code = """
+from mptune.kernel.limits import whole_space
+from mptune.source.loading import load_kernel
+kernel = load_kernel("gemm")
+space = whole_space(kernel, kernel.resolve_sizes("default", {}), {})
+print(*space.configurations(range(0, len(space), len(space) // 50)), sep="\\n")
+"""
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in (1, 2, 3)
+    ]
+    assert printed[0].count(b"\n") >= 50
+    assert len(set(printed)) == 1

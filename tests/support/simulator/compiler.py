@@ -40,14 +40,8 @@ _ENTRIES: Final = """
 #define SIMULATED(name, ...)                                                                                        \\
     namespace mptune_host {                                                                                         \\
     namespace simulated_##name {                                                                                    \\
-    constexpr decltype(&::name) signature = nullptr;                                                                \\
-    struct kernel {                                                                                                 \\
-        template <class... A>                                                                                       \\
-        static __forceinline__ void call(A... arguments) {                                                          \\
-            ::name(arguments...);                                                                                   \\
-        }                                                                                                           \\
-    };                                                                                                              \\
-    constexpr entry launched = entry_of<kernel, fixed_block<>, has_barriers, mptune_in_phases(0)>(signature);       \\
+    constexpr entry launched =                                                                                      \\
+        entry_of<&::name, fixed_block<>, has_barriers, mptune_in_phases(0)>(decltype(&::name)(nullptr));            \\
     }                                                                                                               \\
     }                                                                                                               \\
     extern "C" __attribute__((visibility("default"))) long long simulated_launch_##name(                            \\
