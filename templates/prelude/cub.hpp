@@ -173,8 +173,11 @@ struct block {
     }
 };
 
+// What an operator makes of two numbers.
 template <class T>
 MPTUNE_CUB T&& made();
+template <class Op, class T>
+using result_of = decltype(made<Op&>()(made<T&>(), made<T&>()));
 
 template <class Op, class T, int N>
 MPTUNE_CUB T in_thread(const T (&items)[N], Op op) {
@@ -259,7 +262,7 @@ public:
         const T zero = T(0);                                                                                     \
         scan<true>(is, Sum(), &zero, last...);                                                                   \
     }                                                                                                            \
-    template <parameters class Op, class... Last, class = decltype(detail::made<Op&>()(*detail::made<T*>(), *detail::made<T*>()))> \
+    template <parameters class Op, class... Last, class = detail::result_of<Op, T>>                              \
     MPTUNE_CUB void ExclusiveScan(input, output, Op op, Last&... last) {                                         \
         scan<true>(is, op, nullptr, last...);                                                                    \
     }                                                                                                            \
