@@ -84,7 +84,8 @@ MPTUNE_GROUPS grid_group this_grid() {
     return grid_group();
 }
 
-// Threads of one warp. What they give each other may have any type.
+// Threads of one warp. What they give each other may have any type. A thread alone waits for nobody, which matters where it
+// could not.
 class coalesced_group {
 public:
     MPTUNE_GROUPS unsigned thread_rank() const { return own.rank(); }
@@ -92,10 +93,13 @@ public:
     MPTUNE_GROUPS unsigned num_threads() const { return size(); }
     MPTUNE_GROUPS unsigned meta_group_size() const { return 1; }
     MPTUNE_GROUPS unsigned meta_group_rank() const { return 0; }
-    MPTUNE_GROUPS void sync() const { __syncwarp(own.mask); }
+    MPTUNE_GROUPS void sync() const {
+        if (size() > 1) __syncwarp(own.mask);
+    }
 
     template <class T>
     MPTUNE_GROUPS T shfl(T value, unsigned rank) const {
+        if (size() == 1) return value;
         return __shfl_sync(own.mask, value, static_cast<int>(own.lane_of(rank % size())), 32);
     }
     template <class T>
@@ -108,7 +112,10 @@ public:
         const unsigned rank = thread_rank();
         return shfl(value, rank + by < size() ? rank + by : rank);
     }
-    MPTUNE_GROUPS unsigned ballot(int is) const { return own.of_ranks(__ballot_sync(own.mask, is)); }
+    MPTUNE_GROUPS unsigned ballot(int is) const {
+        if (size() == 1) return is != 0;
+        return own.of_ranks(__ballot_sync(own.mask, is));
+    }
     MPTUNE_GROUPS int any(int is) const { return ballot(is) != 0; }
     MPTUNE_GROUPS int all(int is) const { return ballot(!is) == 0; }
 
