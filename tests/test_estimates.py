@@ -142,6 +142,13 @@ def test_the_unit_of_each_type_counts_where_much_is_computed() -> None:
     assert found["fp32"] == pytest.approx(1e3 / GPUS["a100"].fp32, rel=0.01)
 
 
+def test_a_shuffle_of_fp64_is_two_of_words() -> None:
+    counts = {"k": Counts((Count("shuffle", ("t",), (), "accurate", 10**12),), {}, 0)}
+    found = {t: estimates(counts, {"t": t})["estimated_h100_ms"] for t in ("fp64", "fp32", "fp16")}
+    assert found["fp32"] == found["fp16"] == pytest.approx(1e3 / GPUS["h100"].shuffles, rel=0.01)
+    assert found["fp64"] == pytest.approx(2 * found["fp32"], rel=0.01)
+
+
 def test_conversions_of_one_type_to_itself_cost_nothing() -> None:
     counts = {"k": Counts((Count("conversion", ("a",), ("b",), "accurate", 10**12),), {}, 0)}
     assert estimates(counts, {"a": "fp32", "b": "fp32"})["estimated_a100_ms"] == 0

@@ -451,6 +451,9 @@ def _tuned(program: Program, names: Sequence[str]) -> tuple[str, ...]:
 
 #: What a kernel does that launches another: on the processor no part of the program runs then.
 NESTED: Final = "launches a kernel itself"
+#: What a kernel does whose blocks wait for each other: on the processor they do not run at the same time.
+GRID: Final = "waits for all blocks of its grid"
+IN_STEP: Final = "counts on the threads of a warp to run in step, which they need not do on a GPU either"
 _KINDS: Final = {
     **dict.fromkeys(("STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE"), "struct"),
     **dict.fromkeys(("TYPEDEF_DECL", "TYPE_ALIAS_DECL", "TYPE_ALIAS_TEMPLATE_DECL"), "typedef"),
@@ -691,20 +694,26 @@ class _Reader:
             self._note_library(node, called, facts)
             for target in _targets(node):
                 facts.targets.setdefault((target.usr, target.cursor.is_definition()), target)
+        statement = _in_step(function.node, []) if function.is_device else None
+        if statement is not None:
+            facts.forbidden.append(
+                (statement, IN_STEP, "put __syncwarp() between what they write and what others read")
+            )
         return facts
 
     def _note_library(self, node: Node, called: Any, facts: _Facts) -> None:
         """Note the library that a node is of; it calls the operators of the functors that it is given."""
-        library = library_of(called) if called is not None else ""
-        if node.kind == "VAR_DECL":
-            library = library_of(_declared_of(node.canonical))
-        if not library:
+        library = library_of(_declared_of(node.canonical) if node.kind == "VAR_DECL" else called)
+        if library:
+            facts.libraries[library] = None
+        if not library or called is None or node.kind != "CALL_EXPR":
             return
-        facts.libraries[library] = None
-        for argument in node.arguments if node.kind == "CALL_EXPR" else ():
-            declared = _declared_of(argument.canonical)
-            members = declared.get_children() if declared is not None else ()
-            facts.called |= dict.fromkeys(usr for each in members if (usr := each.get_usr()) in self._functions)
+        declared = [_declared_of(each.canonical) for each in node.arguments]
+        groups = [each.spelling for each in (called.semantic_parent, *declared[:1]) if each is not None]
+        if node.spelling == "sync" and "grid_group" in groups and node.extent is not None:
+            facts.forbidden.append((node.extent, GRID, "launch a kernel for each part"))
+        members = (member for each in declared if each is not None for member in each.get_children())
+        facts.called |= dict.fromkeys(usr for each in members if (usr := each.get_usr()) in self._functions)
 
     # -- needs of kernels --------------------------------------------------------------------------
 
@@ -851,6 +860,38 @@ def _is_undefined(unit: TranslationUnit, called: Any) -> bool:
     """Whether a device function of the program is declared without a definition."""
     attributes = {child.kind.name for child in called.get_children()}
     return unit.extent(called) is not None and called.get_definition() is None and "CUDADEVICE_ATTR" in attributes
+
+
+def _in_step(node: Node, written: list[str]) -> Extent | None:
+    """Return the statement that adds what other threads wrote to volatile memory, with nothing that waits before it.
+
+    Args:
+        node: a statement.
+        written: what was written so since threads last waited; changed.
+    """
+    if node.kind == "CALL_EXPR" and WAITS.fullmatch(node.spelling):
+        written.clear()
+    for _ in range(
+        2 if node.kind in ("FOR_STMT", "WHILE_STMT", "DO_STMT") else 1
+    ):  # (the second turn follows the first)
+        for child in node.children:
+            if (found := _in_step(child, written)) is not None:
+                return found
+    if node.kind == "COMPOUND_ASSIGNMENT_OPERATOR" or node.operator == "=":
+        places = list(filter(None, map(_volatile_element, node.walk())))
+        if any(name == places[0][0] and index != places[0][1] for name, index in places[1:]):
+            if places[0][0] in written:
+                return node.extent
+            written.append(places[0][0])
+    return None
+
+
+def _volatile_element(node: Node) -> tuple[str, str] | None:
+    """Return the array and the index of an element of volatile memory."""
+    if node.kind != "ARRAY_SUBSCRIPT_EXPR" or not node.cursor.type.is_volatile_qualified():
+        return None
+    array, index = node.children
+    return bare(array).spelling, "".join(token.spelling for token in index.cursor.get_tokens())
 
 
 def _targets(node: Node) -> Iterator[Node]:

@@ -233,7 +233,11 @@ def build(
             flags = ["-x", language, f"-std={standard}", *common, *folders, *beside, f"-I{layer}"]
             flags += shared_intrinsics()
             if path in device:
-                macro = ("-D__HIPCC__", "-D__HIP_PLATFORM_AMD__") if is_hip else ("-D__CUDACC__", "-D__NVCC__")
+                macro = (
+                    ("-D__HIPCC__", "-D__HIP_PLATFORM_AMD__", "-DMPTUNE_WARP_SIZE=64")
+                    if is_hip
+                    else ("-D__CUDACC__", "-D__NVCC__")
+                )
                 # A program whose loops are kernels is no CUDA: it may have functions with the names of CUDA's.
                 header = "mptune_layer/launch.hpp" if gives_host_memory else "cuda_runtime.h"
                 flags += [*macro, "-include", str(layer / header)]

@@ -15,6 +15,7 @@ from mptune.adopt.classes import Choice, Literal, TypeClass, TypeClasses, TypeSl
 from mptune.adopt.parsing import Edits, Extent, TemplateArgument
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
 from mptune.adopt.rewriting import HIP_SHARED, blanked
+from mptune.adopt.running import is_of_hip
 from mptune.cpp.prelude import FUNCTIONS_OF_CUDA, prelude_names, short_intrinsics, why_reserved
 from mptune.cpp.tokens import KEYWORDS
 from mptune.precision import ARITHMETIC
@@ -115,6 +116,8 @@ _SHORT_HEADER: Final = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](?:\w+/)*\w+
 _WHOLE: Final = re.compile(r"(?:const )?(?:(?:long|short|unsigned|signed|int|char|bool) ?)+|u?int\d+_t|size_t|\.\.\.")
 #: What the prelude calls otherwise.
 _CALLED: Final = {"abs": "fabs"}
+#: What a kernel has that depends on how many threads a warp has.
+_WARPS: Final = re.compile(r"\b(?:__(?:shfl|ballot|any|all|activemask|match|reduce|syncwarp)(?:_\w+)?|warpSize)\b")
 _PARAMETERS: Final = re.compile(r"\s*#\s*define\s+\w+\(([^)]*)\)")
 #: What a parameter is by default.
 _DEFAULT: Final = re.compile(r"\s*=(?!=).*", re.DOTALL)
@@ -216,6 +219,8 @@ def template(
         for name in dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]+\b", used))
         if name in _CONSTANTS and all(need.name != name for need in kernel.needs)
     ]
+    if _WARPS.search(used) and is_of_hip(file.text for file in program.files):
+        constants.append("#undef MPTUNE_WARP_SIZE\n#define MPTUNE_WARP_SIZE 64")
     macros = {name: f"{_OPEN}{name}{_CLOSE}" for name in program.macros}
     given = dict(_given({**program.defines, **macros}, used))
     constants += given.values()

@@ -5,6 +5,7 @@
 - Dynamic shared memory becomes an additional parameter.
 - Each array in constant memory gets a kernel that copies it.
 - ``long long``, 128 bits in OpenCL, becomes ``long``.
+- Kernels with warp functions ask for subgroups of the size of a warp.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _DECLARED: Final = re.compile(
     r"(static_assert\(mptune_declared::fits<[^;]*?)typename mptune_declared::parameter<(\d+), decltype\(&(\w+)\)>::type"
     r'(>, "[^"]*"\);)'
 )
+_WARPS: Final = re.compile(r"\b__(?:shfl|ballot|any|all|activemask|match|reduce|syncwarp)(?:_\w+)?\b")
 _NAME_OF_PARAMETER: Final = re.compile(r"(\w+)\s*\)?\s*(?:\[[^\]]*\]\s*)*$")
 _LONG_LONG: Final = re.compile(r"\blong\s+long\b")
 _LONG_LITERAL: Final = re.compile(r"\b(0[xX][\da-fA-F']+|\d[\d']*)([uU]?)(?:ll|LL)([uU]?)\b")
@@ -49,6 +51,8 @@ def as_opencl(source: str) -> str:
     if len(body) < len(source):
         definitions += "" if may_use_short else "#define MPTUNE_NO_SHORT_INTRINSICS 1\n"
         definitions += _prelude()
+    if _WARPS.search(body):
+        body = re.sub(r"\b__global__\b", "__global__ MPTUNE_IN_SUBGROUPS", body)
     return f"{definitions}{_body(body)}"
 
 

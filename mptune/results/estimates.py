@@ -1,9 +1,10 @@
 """Estimated times of a kernel on GPUs that are not here: what an instrumented run counts, over published rates.
 
 The estimate is a roofline (Williams, Waterman & Patterson 2009): each kernel takes as long as the busiest of the
-device's memory, its unit for fp64, its unit for fp32, fp16 and bf16, and its unit for conversions and the first
-approximation of functions. Launches themselves are left out: on a processor a problem is run at a size at which they
-would be most of a GPU's time. Which types are accurate is measured; which of them is fastest is estimated.
+device's memory, its unit for fp64, its unit for fp32, fp16 and bf16, its unit for conversions and the first
+approximation of functions, and its unit for shuffles. Launches themselves are left out: on a processor a problem is run
+at a size at which they would be most of a GPU's time. Which types are accurate is measured; which of them is fastest is
+estimated.
 """
 
 from __future__ import annotations
@@ -41,14 +42,20 @@ class Gpu:
     conversions_fp64: float  #: conversions from and to fp64, in 1e12 a second
     conversions: float  #: other conversions
     functions: float  #: first approximations of functions, quotients and roots
+    shuffles: float  #: words of 32 bits between the threads of a warp
     memory: float  #: in 1e12 bytes a second
     source: str
 
 
+#: Words that a core shuffles a clock: by the same table of the Programming Guide, and as LDS reads (CDNA ISA) on AMD's.
+_SHUFFLES: Final = 32
+
+
 def _gpu(name: str, cores: int, ghz: float, a_clock: Sequence[int], memory: float, source: str) -> Gpu:
     """Return the rates of a GPU by what one of its cores (a multiprocessor or compute unit) does a clock."""
-    fp64, fp32, fp16, bf16, wide, narrow, functions = (each * cores * ghz * 1e-3 for each in a_clock)
-    return Gpu(name, fp64, fp32, fp16, bf16, wide, narrow, functions, memory, source)
+    rates = (each * cores * ghz * 1e-3 for each in (*a_clock, _SHUFFLES))
+    fp64, fp32, fp16, bf16, wide, narrow, functions, shuffles = rates
+    return Gpu(name, fp64, fp32, fp16, bf16, wide, narrow, functions, shuffles, memory, source)
 
 
 # The white papers' operations a second follow from the clocks here. Conversions and functions of NVIDIA's GPUs are of
@@ -86,7 +93,7 @@ class Count:
     """Operations of one kind whose type depends on the same parameters.
 
     Attributes:
-        kind: "sum", "product", "fused", "quotient", "root", "function" or "conversion".
+        kind: "sum", "product", "fused", "quotient", "root", "function", "conversion" or "shuffle".
         types: precision parameters and names of precisions; the widest is the operation's.
         of: those of a conversion's operand.
         policy: of a function: the name of its parameter, or of a policy.
@@ -161,7 +168,7 @@ def _seconds(counts: Counts, gpu: Gpu, configuration: Mapping[str, Value]) -> fl
 
     # Sums and products of one type are fused as far as there are pairs of them.
     sums, products, steps = dict[str, float](), dict[str, float](), dict[str, float]()
-    of_fp64 = others = functions = 0.0
+    of_fp64 = others = functions = words = 0.0
     for each in counts.operations:
         of, operand = chosen(each.types), chosen(each.of) if each.of else None
         computed = of.computed_in or of
@@ -172,6 +179,8 @@ def _seconds(counts: Counts, gpu: Gpu, configuration: Mapping[str, Value]) -> fl
             if operand is not of:
                 of_fp64 += number if "fp64" in (operand.name, name) else 0.0
                 others += number if "fp64" not in (operand.name, name) else 0.0
+        elif each.kind == "shuffle":
+            words += each.number * max(of.size_bytes / 4, 1)
         elif each.kind == "sum":
             sums[name] = sums.get(name, 0.0) + number
         elif each.kind == "product":
@@ -194,6 +203,7 @@ def _seconds(counts: Counts, gpu: Gpu, configuration: Mapping[str, Value]) -> fl
         moved / gpu.memory * 1e-12,
         busy.pop("fp64", 0.0),
         math.fsum(busy.values()),
+        words / gpu.shuffles * 1e-12,
         (of_fp64 / gpu.conversions_fp64 + others / gpu.conversions + functions / gpu.functions) * 1e-12,
     )
 
@@ -203,7 +213,7 @@ def _seconds(counts: Counts, gpu: Gpu, configuration: Mapping[str, Value]) -> fl
 #: Different operations there is room for.
 ROOM: Final = 4096
 DEFINED: Final = f"#define MPTUNE_COUNTED {ROOM}\n"
-_KINDS: Final = ("sum", "product", "fused", "quotient", "root", "function", "conversion")
+_KINDS: Final = ("sum", "product", "fused", "quotient", "root", "function", "conversion", "shuffle")
 _POLICIES: Final = ("accurate", "fast", "approx")
 _TABLE: Final = np.dtype([("of", "<u8", 2), ("from", "<u8", 2), ("kind", "<i8"), ("number", "<i8")])
 #: Bits of the types that a template names itself.

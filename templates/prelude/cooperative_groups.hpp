@@ -78,7 +78,14 @@ public:
     MPTUNE_GROUPS unsigned long long thread_rank() const { return block_rank() * detail::size_of_block() + detail::rank_in_block(); }
     MPTUNE_GROUPS unsigned long long size() const { return num_blocks() * detail::size_of_block(); }
     MPTUNE_GROUPS unsigned long long num_threads() const { return size(); }
-    void sync() const = delete;  // its blocks do not run at the same time
+    // Its blocks do not all run at the same time.
+    MPTUNE_GROUPS void sync() const {
+#if defined(MPTUNE_CUDA)
+        __trap();
+#else
+        __builtin_trap();
+#endif
+    }
 };
 MPTUNE_GROUPS grid_group this_grid() {
     return grid_group();

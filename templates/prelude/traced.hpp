@@ -45,7 +45,7 @@ using types = unsigned __int128;
 
 namespace detail {
 
-enum class counted { sum, product, fused, quotient, root, function, conversion };
+enum class counted { sum, product, fused, quotient, root, function, conversion, shuffle };
 #if defined(MPTUNE_COUNTED)
 static int counters;
 // Of each different operation its place in `mptune_counts`, which it takes when it is first executed.
@@ -190,6 +190,12 @@ struct traced {
         return result;
     }
 };
+
+// A shuffle of a warp (warps.hpp).
+template <types M>
+MPTUNE_INLINE void count_exchange(const traced<M>&, int) {
+    detail::count<detail::counted::shuffle, M>();
+}
 
 // What the k-th precision parameter and the k-th policy parameter are in a template.
 template <int k>

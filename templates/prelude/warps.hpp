@@ -45,6 +45,9 @@ inline void settle_ballot(lane* lanes, unsigned long long group) {
         __builtin_memcpy(lanes[__builtin_ctzll(left)].found, &found, sizeof found);
     }
 }
+// Where operations are counted, traced.hpp has a better match.
+template <class T>
+inline void count_exchange(const T&, long) {}
 inline void settle_nothing(lane*, unsigned long long) {}
 
 }  // namespace mptune_host
@@ -54,7 +57,59 @@ inline void settle_nothing(lane*, unsigned long long) {}
 #define MPTUNE_HERE 0
 #endif
 
-#if !defined(MPTUNE_OPENCL)
+// A warp of OpenCL is a subgroup, whose size a kernel with warp functions asks for (opencl_dialect.py).
+#if defined(MPTUNE_OPENCL)
+#if defined(cl_khr_subgroup_shuffle) && defined(cl_khr_subgroup_ballot) && defined(cl_intel_required_subgroup_size)
+#define MPTUNE_SUBGROUPS
+#define MPTUNE_IN_SUBGROUPS __attribute__((intel_reqd_sub_group_size(MPTUNE_WARP_SIZE)))
+#else
+#define MPTUNE_IN_SUBGROUPS
+#endif
+#endif
+
+#if defined(MPTUNE_OPENCL) && !defined(MPTUNE_SUBGROUPS)
+
+namespace mptune_warps {
+template <class... A>
+constexpr bool never = false;
+template <int>
+struct warp {
+#define MPTUNE_NO_WARPS(name)                                                                                    \
+    template <class... A>                                                                                        \
+    static int name(A...) {                                                                                      \
+        static_assert(never<A...>, "__" #name " needs subgroups of the size of a warp, which this device does not "   \
+                                   "have: cl_intel_required_subgroup_size, cl_khr_subgroup_shuffle and _ballot");    \
+        return 0;                                                                                                \
+    }
+    MPTUNE_NO_WARPS(activemask)
+    MPTUNE_NO_WARPS(syncwarp)
+    MPTUNE_NO_WARPS(shfl)
+    MPTUNE_NO_WARPS(shfl_up)
+    MPTUNE_NO_WARPS(shfl_down)
+    MPTUNE_NO_WARPS(shfl_xor)
+    MPTUNE_NO_WARPS(shfl_sync)
+    MPTUNE_NO_WARPS(shfl_up_sync)
+    MPTUNE_NO_WARPS(shfl_down_sync)
+    MPTUNE_NO_WARPS(shfl_xor_sync)
+    MPTUNE_NO_WARPS(ballot)
+    MPTUNE_NO_WARPS(any)
+    MPTUNE_NO_WARPS(all)
+    MPTUNE_NO_WARPS(ballot_sync)
+    MPTUNE_NO_WARPS(any_sync)
+    MPTUNE_NO_WARPS(all_sync)
+    MPTUNE_NO_WARPS(match_any_sync)
+    MPTUNE_NO_WARPS(match_all_sync)
+    MPTUNE_NO_WARPS(reduce_add_sync)
+    MPTUNE_NO_WARPS(reduce_min_sync)
+    MPTUNE_NO_WARPS(reduce_max_sync)
+    MPTUNE_NO_WARPS(reduce_and_sync)
+    MPTUNE_NO_WARPS(reduce_or_sync)
+    MPTUNE_NO_WARPS(reduce_xor_sync)
+#undef MPTUNE_NO_WARPS
+};
+}  // namespace mptune_warps
+
+#else
 
 #if defined(MPTUNE_LAYER)
 #define MPTUNE_COPY(to, from, bytes) __builtin_memcpy(to, from, bytes)
@@ -132,6 +187,21 @@ struct warp {
         __builtin_amdgcn_wave_barrier();
         __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
     }
+#elif defined(MPTUNE_OPENCL)
+    static MPTUNE_INLINE unsigned first() { return get_sub_group_local_id() / Size * Size; }
+    static MPTUNE_INLINE unsigned self() { return get_sub_group_local_id() % Size; }
+    template <class T>
+    static MPTUNE_INLINE T read(lanes, T value, unsigned source, int) {
+        const unsigned place = first() + source;
+        return by_words(value, [=](unsigned word, int) { return sub_group_shuffle(word, place); });
+    }
+    static MPTUNE_INLINE lanes ballot(int is) {
+        const uint4 bits = sub_group_ballot(is != 0);
+        return static_cast<lanes>((static_cast<unsigned long>(bits.y) << 32 | bits.x) >> first());
+    }
+    static MPTUNE_INLINE lanes ballot_sync(lanes mask, int is) { return ballot(is) & mask; }
+    static MPTUNE_INLINE lanes activemask(int = 0) { return ballot(1); }
+    static MPTUNE_INLINE void syncwarp(lanes = 0) { sub_group_barrier(mptune_opencl::all_memory); }
 #else
     static MPTUNE_INLINE unsigned self() {
         return static_cast<unsigned>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % Size;
@@ -139,6 +209,8 @@ struct warp {
     template <class T>
     static __attribute__((noinline)) T read(lanes mask, T value, unsigned source, int site) {
         static_assert(sizeof(T) <= 16, "a value of at most 16 bytes can be exchanged in a warp");
+        using mptune_host::count_exchange;
+        count_exchange(value, 0);
         mptune_host::lane& own = mptune_host::own_lane();
         __builtin_memcpy(own.given, static_cast<const void*>(&value), sizeof(T));
         own.source = source;
@@ -249,6 +321,8 @@ struct warp {
 
 }  // namespace mptune_warps
 
+#endif
+
 #if !defined(MPTUNE_LAYER)
 // Words of templates. Each use advances __COUNTER__: the threads of the kernel must be able to wait for each other.
 #if defined(MPTUNE_HOST)
@@ -268,6 +342,18 @@ struct block {
 #define __syncthreads_or(...) ::mptune_warps::block<__COUNTER__>::any(__VA_ARGS__)
 #else
 #define MPTUNE_WARP ::mptune_warps::warp<MPTUNE_WARP_SIZE>
+#endif
+#if defined(MPTUNE_OPENCL)
+#define __syncthreads_count(...) work_group_reduce_add(static_cast<int>((__VA_ARGS__) != 0))
+#define __syncthreads_and(...) (work_group_reduce_min(static_cast<int>((__VA_ARGS__) != 0)) != 0)
+#define __syncthreads_or(...) (work_group_reduce_max(static_cast<int>((__VA_ARGS__) != 0)) != 0)
+// What is asked of masks.
+MPTUNE_INLINE int __popc(unsigned x) { return __builtin_popcount(x); }
+MPTUNE_INLINE int __popcll(unsigned long x) { return __builtin_popcountl(x); }
+MPTUNE_INLINE int __ffs(int x) { return __builtin_ffs(x); }
+MPTUNE_INLINE int __ffsll(long x) { return __builtin_ffsl(x); }
+MPTUNE_INLINE int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
+MPTUNE_INLINE int __clzll(long x) { return x == 0 ? 64 : __builtin_clzl(static_cast<unsigned long>(x)); }
 #endif
 #define warpSize MPTUNE_WARP_SIZE
 #define __activemask(...) MPTUNE_WARP::activemask(__VA_ARGS__)
@@ -294,6 +380,4 @@ struct block {
 #define __reduce_and_sync(...) MPTUNE_WARP::reduce_and_sync(__VA_ARGS__)
 #define __reduce_or_sync(...) MPTUNE_WARP::reduce_or_sync(__VA_ARGS__)
 #define __reduce_xor_sync(...) MPTUNE_WARP::reduce_xor_sync(__VA_ARGS__)
-#endif
-
 #endif

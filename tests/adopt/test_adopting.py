@@ -103,8 +103,8 @@ def record(folder: Path) -> Mapping[str, Any]:
 def test_kernels_go_on_beside_one_that_is_refused(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "partly_refused.cu",), ("3",)), tmp_path / "partly")
     assert [(kernel["name"], kernel["launches"]) for kernel in document["kernels"]] == [("smooth", 6), ("lift", 3)]
-    warps, recursion = document["refused"]
-    assert "partly_refused.cu:17: kernel means cannot be adopted: it uses warp intrinsics; let threads share" in warps
+    means, recursion = document["refused"]
+    assert "partly_refused.cu:15: kernel means cannot be adopted: it calls total recursively; write it as" in means
     assert "kernel never cannot be adopted: it calls factorial recursively" in recursion
     (note,) = [note for note in document["notes"] if "not adopted" in note]
     assert note.startswith("means is not adopted: it runs on the host")
@@ -238,7 +238,7 @@ def test_the_sources_are_kept(folder: Path) -> None:
     assert record(folder / "waves")["program"]["arguments"] == ["200", "51"]
 
 
-@pytest.mark.parametrize("name", ["cub_include", "texture", "inline_assembly", "recursion"])
+@pytest.mark.parametrize("name", ["grid_sync", "texture", "inline_assembly", "recursion"])
 def test_what_cannot_be_adopted_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match=rf"{name}\.cu:\d+: .*cannot be adopted: it .*; "):
         adopt(AdoptSettings((PROGRAMS / "refused" / f"{name}.cu",)), tmp_path / name)

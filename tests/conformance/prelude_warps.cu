@@ -25,12 +25,12 @@ __device__ void exchange(const T* given, T* out) {
 extern "C" __global__ void warps(const double* d, const float* f, const half* h, const bfloat16* b, const mp::fp32x2* c,
                                  const int* k, double* d_out, float* f_out, half* h_out, bfloat16* b_out, mp::fp32x2* c_out,
                                  int* k_out, unsigned* votes) {
-    exchange(d, d_out);
-    exchange(f, f_out);
-    exchange(h, h_out);
-    exchange(b, b_out);
-    exchange(c, c_out);
-    exchange(k, k_out);
+    exchange<double>(d, d_out);
+    exchange<float>(f, f_out);
+    exchange<half>(h, h_out);
+    exchange<bfloat16>(b, b_out);
+    exchange<mp::fp32x2>(c, c_out);
+    exchange<int>(k, k_out);
     const int n = blockDim.x * gridDim.x, i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % warpSize;
     votes[i] = __ballot_sync(all_lanes, k[i] > 50);
     votes[n + i] = __any_sync(all_lanes, k[i] > 95) + 2 * __all_sync(all_lanes, k[i] < 99);

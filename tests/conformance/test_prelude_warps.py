@@ -14,10 +14,9 @@ from vendor_compilers import needs
 from mptune.backends import BACKENDS
 from mptune.backends.base import CompileOptions
 from mptune.backends.binary_cache import BinaryCache
-from mptune.backends.host import HostBackend
 from mptune.cpp.prelude import prelude
+from mptune.errors import CompileError
 from mptune.testing.backends import launch_on_arrays
-from tests.tiers import few
 
 SOURCE = Path(__file__).with_name("prelude_warps.cu").read_text(encoding="utf-8")
 TYPES = ("double", "float", "half", "bfloat16", "double", "int")
@@ -62,13 +61,40 @@ def voted(k: NDArray[np.int32]) -> list[NDArray[Any]]:
     ]
 
 
+OPENCL = BACKENDS["opencl"].availability()
+
+
+def has_subgroups(backend):
+    """Whether an OpenCL device has what the prelude asks for, by a kernel that is empty where it has not."""
+    text = (
+        '#if !defined(MPTUNE_SUBGROUPS)\n#error none\n#endif\nextern "C" __global__ void none(int* x) { x[0] = 1; }\n'
+    )
+    try:
+        backend.compiler.compile(prelude() + text, "none", CompileOptions())
+    except CompileError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize(
-    "flags", few([pytest.param((), id="assembly"), pytest.param(("-DMPTUNE_UCONTEXT",), id="ucontext")])
+    ("backend", "flags"),
+    [
+        pytest.param("host", (), id="assembly"),
+        pytest.param("host", ("-DMPTUNE_UCONTEXT",), id="ucontext", marks=pytest.mark.full),
+        pytest.param(
+            "opencl", (), marks=[pytest.mark.full, pytest.mark.skipif(not OPENCL.can_run, reason=OPENCL.reason)]
+        ),
+    ],
 )
-def test_values_reach_the_threads_they_are_for(tmp_path, flags):
-    backend = HostBackend(workers=2, cache=BinaryCache(tmp_path))
-    options = CompileOptions(flags=flags)
-    function = backend.device.load(backend.compiler.compile(prelude() + SOURCE, "warps", options))
+def test_values_reach_the_threads_they_are_for(tmp_path, backend, flags):
+    backend = BACKENDS[backend](cache=BinaryCache(tmp_path))
+    options, source = CompileOptions(flags=flags), prelude() + SOURCE
+    if backend.name == "opencl" and not has_subgroups(backend):
+        with pytest.raises(CompileError, match="needs subgroups of the size of a warp"):
+            backend.compiler.compile(source, "warps", options)
+        return
+    binary = backend.compiler.compile(source, "warps", options)
+    function = backend.device.load(binary)
     n = BLOCKS * THREADS
     given = np.random.default_rng(3).integers(0, 100, n)
     k = given.astype(np.int32)

@@ -3,6 +3,18 @@
 
 #include "../cuda_runtime.h"
 
+// A device of AMD has warps of 64 threads.
+static inline cudaError_t mptune_hip_properties(struct cudaDeviceProp* properties, int device) {
+    const cudaError_t error = cudaGetDeviceProperties(properties, device);
+    properties->warpSize = 64;
+    return error;
+}
+static inline cudaError_t mptune_hip_attribute(int* value, enum cudaDeviceAttr attribute, int device) {
+    const cudaError_t error = cudaDeviceGetAttribute(value, attribute, device);
+    if (attribute == cudaDevAttrWarpSize) *value = 64;
+    return error;
+}
+
 #define hipMalloc cudaMalloc
 #define hipMallocHost cudaMallocHost
 #define hipHostMalloc cudaHostAlloc
@@ -50,8 +62,8 @@
 #define hipSetDevice cudaSetDevice
 #define hipGetDeviceCount cudaGetDeviceCount
 #define hipSetDeviceFlags cudaSetDeviceFlags
-#define hipGetDeviceProperties cudaGetDeviceProperties
-#define hipDeviceGetAttribute cudaDeviceGetAttribute
+#define hipGetDeviceProperties mptune_hip_properties
+#define hipDeviceGetAttribute mptune_hip_attribute
 #define hipDeviceSetLimit cudaDeviceSetLimit
 #define hipDeviceGetLimit cudaDeviceGetLimit
 #define hipDeviceSetCacheConfig cudaDeviceSetCacheConfig
