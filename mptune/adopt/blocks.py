@@ -1,10 +1,11 @@
 """Kernels as loops over the threads of a block, by loop fission (Stratton, Stone and Hwu, MCUDA, 2008).
 
 The body of a kernel becomes regions. All threads run one region, one thread after the other, before the next region
-begins. A barrier ends a region. A loop that is uniform in the block goes around regions: values that its threads share
-are read once, and compilers make vectors of the loop over the threads. Uniform statements between regions run once. A
-variable that several regions use is computed again in each of them if it follows from the thread's indices. It is an
-array over the threads otherwise.
+begins. A barrier ends a region. So does a shuffle of a warp: each thread gives its value in the region before. A
+condition that is not uniform chooses the threads of regions with shuffles. A loop that is uniform in the block goes
+around regions: values that its threads share are read once, and compilers make vectors of the loop over the threads.
+Uniform statements between regions run once. A variable that several regions use is computed again in each of them if
+it follows from the thread's indices. It is an array over the threads otherwise.
 
 The result is written in four forms. Programs on this machine's processor and templates each have one with barriers
 (phases, ``templates/prelude/phases.hpp``) and one without (tiles, ``templates/prelude/virtual_threads.hpp``).
@@ -53,6 +54,7 @@ class Form:
         array: the type of the array, by the type of an element and its ``extent``: "tile", "column" or "row".
         unroll: the line before the innermost loops around regions; "" for none.
         names: names with a meaning in a region.
+        thread: the number of the thread in its block.
     """
 
     region: str
@@ -61,12 +63,14 @@ class Form:
     array: str
     unroll: str = ""
     names: frozenset[str] = frozenset()
+    thread: str = ""
 
 
 def phases_of_templates(threads: int) -> Form:
     """Return the form of kernels with barriers in templates, for blocks of at most so many threads."""
     names = frozenset(("thread", "PHASE", "PIECE", "IN_PHASES"))
-    return Form("PIECE", "PHASE", "auto& {0} = {0}_of[thread];", f"mp::per_thread<{{type}}, {threads}>", "", names)
+    array = f"mp::per_thread<{{type}}, {threads}>"
+    return Form("PIECE", "PHASE", "auto& {0} = {0}_of[thread];", array, "", names, "thread")
 
 
 def tiles_of_templates(unroll: str) -> Form:
@@ -75,7 +79,9 @@ def tiles_of_templates(unroll: str) -> Form:
 
 
 _ARRAY_OF_LAYER: Final = "::mptune_layer::per_thread<{type}>"
-_PHASES_OF_LAYER: Final = Form("MPTUNE_PHASE", "MPTUNE_PHASE", "auto& {0} = {0}_of[mptune_thread];", _ARRAY_OF_LAYER)
+_PHASES_OF_LAYER: Final = Form(
+    "MPTUNE_PHASE", "MPTUNE_PHASE", "auto& {0} = {0}_of[mptune_thread];", _ARRAY_OF_LAYER, thread="mptune_thread"
+)
 _TILES_OF_LAYER: Final = Form("MPTUNE_EACH_OF_TILE", "", "auto& {0} = {0}_of[threadIdx.x];", _ARRAY_OF_LAYER)
 
 
@@ -121,7 +127,7 @@ def split_kernels(program: Program) -> tuple[SourceFile, ...]:
             known = bodies.setdefault(function.name, {})
             if function.is_kernel and place.file in texts and place not in known:
                 known[place] = ""
-                has_barrier = any(map(_is_barrier, function.block.walk()))
+                has_barrier = any(_is_barrier(node) or _is_exchange(node) for node in function.block.walk())
                 form = _PHASES_OF_LAYER if has_barrier else _TILES_OF_LAYER
                 found = None
                 if has_barrier or (function.label, place) in adopted:
@@ -168,6 +174,7 @@ _UNKNOWN: Final = ("GOTO_STMT", "LABEL_STMT", "INDIRECT_GOTO_STMT", "LAMBDA_EXPR
 _WAITS: Final = re.compile(
     r"__sync(?!threads$)\w+|__shfl\w*|__ballot\w*|__any(?:_sync)?|__all(?:_sync)?|__activemask|__match_\w+|__reduce_\w+"
 )
+_EXCHANGES: Final = re.compile(r"__shfl(?:_up|_down|_xor)?(?:_sync)?")
 _QUALIFIERS: Final = re.compile(r"\b(const|constexpr|register)\b")
 _COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _COMMENT_BEHIND: Final = re.compile(r"[ \t]*//[^\n]*")
@@ -240,12 +247,15 @@ class _Item:
     """A statement, or one declarator of it, and how it is run.
 
     Attributes:
-        kind: "each" if each thread runs it, "once" if it is run once, "around" if there are regions in it, "barrier".
+        kind: "each" if each thread runs it, "once" if it is run once, "around" if there are regions in it, "barrier",
+            "exchange" between what threads give and what they take, "syncwarp".
         piece: the statement.
         node: the statement, or the declaration of the variable.
         variable: the variable that it declares.
         parts: of a statement around regions its bodies.
         region: the number of its region, for "each"; 0 for a variable that is computed again where it is used.
+        given: of a value that is given to the threads of a warp, which one it is.
+        mask: of a condition around regions with shuffles, the name of the threads that meet it.
     """
 
     kind: str
@@ -254,6 +264,8 @@ class _Item:
     variable: _Variable | None = None
     parts: tuple[_Part, ...] = ()
     region: int = 0
+    given: int | None = None
+    mask: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +305,12 @@ class _Kernel:
         self._kept: set[_Variable] = set()
         self._is_masked = False
         self._guards: list[tuple[int, Node]] = []
-        self._returns: list[tuple[int, int, str]] = []
+        #: Changes of the text: from where to where, and to what.
+        self._changes: dict[int, tuple[int, str]] = {}
+        #: Of shuffles, by where they are called, their number.
+        self._given: dict[int, int] = {}
+        #: The threads that run the regions that are being written, if not all do.
+        self._mask = ""
         self._look()
 
     @property
@@ -319,7 +336,7 @@ class _Kernel:
                 item.variable.item = item
         if any(variable.is_parameter and variable.axes for variable in self._variables.values()):
             raise _UncertainError
-        if not any(item.kind in ("around", "barrier") for item in items):
+        if not any(item.kind in ("around", "barrier", "exchange") for item in items):
             return None
         self._number(items)
         self._find_returns(items, is_top=True)
@@ -352,11 +369,11 @@ class _Kernel:
                 if node.kind not in ("DECL_REF_EXPR", "CALL_EXPR", "MEMBER_REF_EXPR"):
                     continue
                 name = node.spelling
-                if (
-                    _WAITS.fullmatch(name)
-                    or library_of(node.referenced) in WAITING_LIBRARIES
-                    or (not self._has_phases and name.startswith("atomic"))
-                ):
+                waits = _WAITS.fullmatch(name) and not (
+                    self._has_phases and inside is function and (_EXCHANGES.fullmatch(name) or name == "__syncwarp")
+                )
+                waits = waits or library_of(node.referenced) in WAITING_LIBRARIES
+                if waits or (not self._has_phases and name.startswith("atomic")):
                     raise _UncertainError
                 if inside is not function:
                     if name == "threadIdx" or _is_barrier(node):
@@ -545,15 +562,65 @@ class _Kernel:
         found: list[_Item] = []
         for piece in pieces:
             node = piece.node
-            if node.kind == "DECL_STMT":
-                found += self._declared(piece)
-            elif _is_barrier(node):
+            if _is_barrier(node):
                 found.append(_Item("barrier", piece, node))
+            elif node.kind == "CALL_EXPR" and node.spelling == "__syncwarp":
+                found.append(_Item("syncwarp", piece, node))
+            elif any(map(_is_of_warp, node.walk())):
+                found += self._exchanged(piece)
+            elif node.kind == "DECL_STMT":
+                found += self._declared(piece)
             elif self._is_uniform(node):
                 found.append(_Item("once", piece, node))
             else:
                 found.append(self._around(piece) or self._each(piece))
         return found
+
+    def _exchanged(self, piece: _Piece) -> list[_Item]:
+        """Return what a statement with shuffles becomes."""
+        node = piece.node
+        if node in _bodies(node) or node.kind in (*_LOOPS, "IF_STMT"):
+            around = self._around(piece) or self._masked(piece)
+            if around is None:
+                raise _UncertainError
+            return [around]
+        calls = [inner for inner in node.walk() if _is_exchange(inner)]
+        changes = [inner for inner in node.walk() if _is_assignment(inner) or inner.operator in ("++", "--")]
+        are_always = sum(map(_is_of_warp, _always(node))) == len(calls)
+        if [each for each in changes if each != node] or not calls or not are_always:
+            raise _UncertainError
+        found = []
+        for call in calls:
+            value, start = call.arguments[call.spelling.endswith("_sync")], self._start(call)
+            named = {self._variable_of(inner) for inner in value.walk()}
+            declared = {self._variables[inner.cursor.hash] for inner in node.walk() if inner.kind == "VAR_DECL"}
+            effects = (inner for inner in value.walk() if inner.kind == "CALL_EXPR" and not _is_function(inner))
+            is_written = self._source[start:].startswith(f"{call.spelling}(")
+            if named & declared or any(map(_is_exchange, value.walk())) or next(effects, None) or not is_written:
+                raise _UncertainError
+            number = self._given.setdefault(start, len(self._given))
+            end = start + len(call.spelling) + 1
+            self._changes[start] = end, f"MPTUNE_SHUFFLED({number}, {self._form.thread}, {call.spelling}, "
+            gap = piece.gap if call is calls[0] else ""
+            found.append(_Item("each", _Piece(value, gap, piece.start, piece.end), value, given=number))
+            self._own |= declared
+        rest = _Piece(node, "", piece.start, piece.end)
+        found.append(_Item("exchange", rest, node))
+        return [*found, *(self._declared(rest) if node.kind == "DECL_STMT" else [_Item("each", rest, node)])]
+
+    def _masked(self, piece: _Piece) -> _Item | None:
+        """Return a condition that is not uniform around regions with shuffles, which only some threads run."""
+        node = piece.node
+        leaves = any(inner.kind in ("RETURN_STMT", "BREAK_STMT", "CONTINUE_STMT") for inner in node.walk())
+        if node.kind != "IF_STMT" or len(node.children) != 2 or leaves or any(map(_is_barrier, node.walk())):
+            return None
+        condition, body = node.children
+        if condition.kind in ("DECL_STMT", "VAR_DECL") or any(map(_is_of_warp, condition.walk())):
+            return None
+        name = f"those_{self._given.setdefault(piece.start, len(self._given))}"
+        pieces, done, end = self._inside(body, piece.end)
+        part = _Part(piece.start, self._start(body), self._items(pieces), done, end)
+        return _Item("around", piece, node, parts=(part,), mask=name)
 
     def _declared(self, piece: _Piece) -> Iterator[_Item]:
         """Give the declarators of a statement; as one item if all threads have what it declares in common."""
@@ -571,7 +638,7 @@ class _Kernel:
     def _each(self, piece: _Piece) -> _Item:
         """Return a statement that each thread runs."""
         returns = [loop for loop in piece.node.walk() if loop.kind in _LOOPS if _leaves_by(loop, "RETURN_STMT")]
-        if returns or any(map(_is_barrier, piece.node.walk())):
+        if returns or any(_is_barrier(node) or _is_of_warp(node) for node in piece.node.walk()):
             raise _UncertainError
         if not self._has_phases and _leaves_by(piece.node, "RETURN_STMT"):
             raise _UncertainError
@@ -586,7 +653,7 @@ class _Kernel:
             return None
         if node.kind != "FOR_STMT" and any(head.kind in ("DECL_STMT", "VAR_DECL") for head in heads):
             return None
-        must = any(map(_is_barrier, node.walk()))
+        must = any(_is_barrier(inner) or _is_of_warp(inner) for inner in node.walk())
         if not all(map(self._is_uniform, heads)) or not (must or not is_loop or self._gains(piece)):
             return None
         parts: list[_Part] = []
@@ -686,7 +753,7 @@ class _Kernel:
                 start = self._start(node)
                 if not self._source.startswith("return", start):
                     raise _UncertainError
-                self._returns.append((start, self._source.index(";", start) + 1, text))
+                self._changes[start] = self._source.index(";", start) + 1, text
 
     # -- regions and what lives in several of them -------------------------------------------------
 
@@ -699,6 +766,9 @@ class _Kernel:
                 item.region = self._regions
             elif item.kind != "each" and not self._is_movable(item):
                 is_open = False
+                if item.mask:
+                    self._regions += 1
+                    item.region = self._regions
                 for part in item.parts:
                     self._number(part.items)
 
@@ -712,7 +782,8 @@ class _Kernel:
         """Return the regions that use each variable."""
         found: dict[_Variable, set[int]] = {}
 
-        users = [(item.node, [item.region]) for item in _every(items) if item.region]
+        numbered = [item for item in _every(items) if item.region]
+        users = [(item.node.children[0] if item.mask else item.node, [item.region]) for item in numbered]
         users += [(guard, [*range(region + 1, self._regions + 1)]) for region, guard in self._guards]
         for node, regions in users:
             for variable in self._needed([node]):
@@ -739,6 +810,8 @@ class _Kernel:
         again = {v for v in uses if v in self._kept or (v.item is not None and self._is_again(v))}
         if kept & words or (self._is_masked and words & {_MASK, f"{_MASK}_of"}):
             raise _UncertainError
+        if self._given and any(word.startswith("those_") for word in words):
+            raise _UncertainError
         for one in self._variables.values():
             for other in again:
                 is_inside = other.offset < one.offset < other.scope_end or one.offset < other.offset < one.scope_end
@@ -759,9 +832,31 @@ class _Kernel:
             yield from _aside(item.piece.gap)
             if item.kind == "once":
                 yield from self._statement(item)
+            elif item.kind == "syncwarp":
+                yield self._expression(item.node).replace("__syncwarp", "MPTUNE_SYNCWARP", 1) + ";"
+            elif item.mask:
+                yield from self._lines_under_mask(item)
             elif item.kind == "around":
                 yield from self._lines_around(item)
         yield from self._region(waiting, self._form.region)
+
+    def _lines_under_mask(self, item: _Item) -> Iterator[str]:
+        (part,) = item.parts
+        if any(each.kind == "once" and each.node.kind not in ("DECL_STMT", "VAR_DECL") for each in _every(part.items)):
+            raise _UncertainError
+        condition = item.node.children[0]
+        may_leave = any(node.kind == "RETURN_STMT" for node in self._function.block.walk())
+        if self._mask or (may_leave and not self._is_pure(condition)):
+            raise _UncertainError
+        needed = self._needed([condition])
+        lines = [self._form.own.format(variable.name) for variable in needed if variable in self._kept]
+        lines += (self._declaration(v) for v in needed if v.item is not None and self._is_again(v))
+        yield f"MPTUNE_THOSE({item.mask}, {' '.join(lines)} return {self._expression(condition)};)"
+        yield "{"
+        self._mask = item.mask
+        yield from (f"    {line}" for line in self._lines_of(part.items))
+        self._mask = ""
+        yield "}"
 
     def _lines_around(self, item: _Item) -> Iterator[str]:
         lines: list[str] = []
@@ -805,12 +900,14 @@ class _Kernel:
                 lines += [*_aside(item.piece.gap), *self._statement(item)]
             else:
                 lines += _directives(item.piece.gap)
-        yield f"{word} {{"
+        yield f"MPTUNE_EACH_OF({self._mask}) {{" if self._mask else f"{word} {{"
         yield from (f"    {line}" for line in lines)
         yield "}"
 
     def _statement(self, item: _Item) -> list[str]:
         variable = item.variable
+        if item.given is not None:
+            return [f"MPTUNE_GIVE({item.given}, {self._form.thread}, {self._expression(item.node)});"]
         if variable is not None and variable in self._kept:
             _, declarator = self._declarator(variable)
             value = declarator.removeprefix(variable.name).strip()
@@ -825,18 +922,19 @@ class _Kernel:
 
     def _lines(self, start: int, end: int) -> list[str]:
         """Return the changed text between two places, as if it began in the first column."""
-        text, done = "", start
-        for first, last, new in sorted(self._returns):
-            if start <= first < end:
-                text += self._text(done, first) + new
-                done = last
-        text += self._text(done, end)
+        text = self._text(start, end)
         column = start - self._source.rfind("\n", 0, start) - 1
         first_line, *others = text.split("\n")
         return [first_line, *(line[min(column, len(line) - len(line.lstrip())) :] for line in others)]
 
     def _text(self, start: int, end: int) -> str:
-        return self._changed_text(Extent(self._file, start, end, 0)) if start < end else ""
+        text = ""
+        for first, (last, new) in sorted(self._changes.items()):
+            if start <= first < end:
+                text += self._changed_text(Extent(self._file, start, first, 0)) if start < first else ""
+                text += new
+                start = last
+        return text + (self._changed_text(Extent(self._file, start, end, 0)) if start < end else "")
 
     def _without_comments(self, start: int, end: int) -> str:
         text = _COMMENT.sub("", self._text(start, end))
@@ -927,6 +1025,23 @@ def _end(node: Node) -> int:
 
 def _is_barrier(node: Node) -> bool:
     return node.kind == "CALL_EXPR" and node.spelling == "__syncthreads"
+
+
+def _is_exchange(node: Node) -> bool:
+    return node.kind == "CALL_EXPR" and _EXCHANGES.fullmatch(node.spelling) is not None
+
+
+def _is_of_warp(node: Node) -> bool:
+    return _is_exchange(node) or (node.kind == "CALL_EXPR" and node.spelling == "__syncwarp")
+
+
+def _always(node: Node) -> Iterator[Node]:
+    """Yield the parts of an expression that are computed whatever the others are."""
+    yield node
+    has_condition = node.kind == "CONDITIONAL_OPERATOR" or node.operator in ("&&", "||")
+    if node.kind != "LAMBDA_EXPR" and node.operator != ",":
+        for child in node.children[: 1 if has_condition else None]:
+            yield from _always(child)
 
 
 def _is_assignment(node: Node) -> bool:

@@ -70,12 +70,15 @@ class grid_group {
 public:
     MPTUNE_GROUPS bool is_valid() const { return true; }
     MPTUNE_GROUPS unsigned long long block_rank() const {
-        return blockIdx.x + static_cast<unsigned long long>(gridDim.x) * (blockIdx.y + static_cast<unsigned long long>(gridDim.y) * blockIdx.z);
+        const unsigned long long row = blockIdx.y + static_cast<unsigned long long>(gridDim.y) * blockIdx.z;
+        return blockIdx.x + gridDim.x * row;
     }
     MPTUNE_GROUPS unsigned long long num_blocks() const {
         return static_cast<unsigned long long>(gridDim.x) * gridDim.y * gridDim.z;
     }
-    MPTUNE_GROUPS unsigned long long thread_rank() const { return block_rank() * detail::size_of_block() + detail::rank_in_block(); }
+    MPTUNE_GROUPS unsigned long long thread_rank() const {
+        return block_rank() * detail::size_of_block() + detail::rank_in_block();
+    }
     MPTUNE_GROUPS unsigned long long size() const { return num_blocks() * detail::size_of_block(); }
     MPTUNE_GROUPS unsigned long long num_threads() const { return size(); }
     // Its blocks do not all run at the same time.
@@ -91,8 +94,8 @@ MPTUNE_GROUPS grid_group this_grid() {
     return grid_group();
 }
 
-// Threads of one warp. What they give each other may have any type. A thread alone waits for nobody, which matters where it
-// could not.
+// Threads of one warp. What they give each other may have any type. A thread alone waits for nobody: programs may run
+// where it could not.
 class coalesced_group {
 public:
     MPTUNE_GROUPS unsigned thread_rank() const { return own.rank(); }

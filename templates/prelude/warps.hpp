@@ -319,8 +319,151 @@ struct warp {
     }
 };
 
+#if defined(MPTUNE_HOST)
+// In phases (phases.hpp) all threads of a block give a value before any of them takes one. There is room before and behind
+// them, so that neighbours are read in vectors, whether or not they are of the same warp.
+template <int K, class T>
+T* given() {
+    alignas(64) static thread_local T of[64 + 1024 + 64];
+    return of + 64;
+}
+template <int K, class T>
+MPTUNE_INLINE void give(unsigned thread, T value) {
+    using mptune_host::count_exchange;
+    count_exchange(value, 0);
+    given<K, T>()[thread] = value;
+}
+template <int K, int Size>
+struct taken {
+    unsigned thread;
+
+    template <class T>
+    MPTUNE_INLINE T of__shfl(T, int by, int width = Size) const {
+        const unsigned segment = static_cast<unsigned>(width) - 1;
+        return given<K, T>()[(thread & ~segment) + (static_cast<unsigned>(by) & segment)];
+    }
+    template <class T>
+    MPTUNE_INLINE T of__shfl_up(T, unsigned by, int width = Size) const {
+        const T* const own = given<K, T>() + thread;
+        const T other = own[-static_cast<long>(by % Size)], mine = *own;
+        return (thread & (static_cast<unsigned>(width) - 1)) >= by ? other : mine;
+    }
+    template <class T>
+    MPTUNE_INLINE T of__shfl_down(T, unsigned by, int width = Size) const {
+        const T* const own = given<K, T>() + thread;
+        const T other = own[by % Size], mine = *own;
+        const unsigned segment = static_cast<unsigned>(width) - 1;
+        return (thread & segment) + by <= segment ? other : mine;
+    }
+    template <class T>
+    MPTUNE_INLINE T of__shfl_xor(T, int by, int width = Size) const {
+        const T* const own = given<K, T>() + thread;
+        const unsigned bits = static_cast<unsigned>(by) % Size, segment = static_cast<unsigned>(width) - 1;
+        if (bits & (bits - 1)) return ((thread ^ bits) & ~segment) <= (thread & ~segment) ? given<K, T>()[thread ^ bits] : *own;
+        const T above = own[bits], below = own[-static_cast<long>(bits)], mine = *own;
+        return thread & bits ? below : bits <= segment ? above : mine;
+    }
+#define MPTUNE_SYNC(name, By)                                                                                   \
+    template <class T>                                                                                          \
+    MPTUNE_INLINE T of__##name##_sync(unsigned long long, T value, By by, int width = Size) const {             \
+        return of__##name(value, by, width);                                                                    \
+    }
+    MPTUNE_SYNC(shfl, int)
+    MPTUNE_SYNC(shfl_up, unsigned)
+    MPTUNE_SYNC(shfl_down, unsigned)
+    MPTUNE_SYNC(shfl_xor, int)
+#undef MPTUNE_SYNC
+};
+
+// Neighbours in a row of threads: from column to column, and the number of the row's first thread.
+struct row {
+    int first, last, y, z, number;
+
+    template <class Extents>
+    MPTUNE_INLINE Extents thread(int x, Extents block) const {
+        using T = decltype(block.x);
+        block.x = static_cast<T>(x);
+        block.y = static_cast<T>(y);
+        block.z = static_cast<T>(z);
+        return block;
+    }
+};
+struct rows {
+    int count = 0;
+    row of[512];
+    const row* begin() const { return of; }
+    const row* end() const { return of + count; }
+};
+// Returns the threads of a block of which something is true.
+template <class Extents, class F>
+inline rows rows_of(const Extents& block, F is_one) {
+    rows found;
+    const int width = static_cast<int>(block.x), height = static_cast<int>(block.y), depth = static_cast<int>(block.z);
+    for (int z = 0; z < depth; ++z) {
+        for (int y = 0; y < height; ++y) {
+            row one{0, 0, y, z, (z * height + y) * width};
+            alignas(64) bool are[1024 + 8];
+            for (int x = 0; x < width; ++x) are[x] = is_one(one.thread(x, block), one.number + x);
+            for (int x = 0; x < 8; ++x) are[width + x] = false;
+            // Eight at a time, as long as they are alike.
+            const auto skip = [&](int x, unsigned long long alike) {
+                for (unsigned long long eight; x < width; x += 8) {
+                    __builtin_memcpy(&eight, are + x, sizeof eight);
+                    if (eight != alike) return x + (__builtin_ctzll(eight ^ alike) >> 3);
+                }
+                return width;
+            };
+            for (;;) {
+                one.first = skip(one.last, 0);
+                if (one.first >= width) break;
+                one.last = skip(one.first, 0x0101010101010101ull);
+                found.of[found.count++] = one;
+            }
+        }
+    }
+    return found;
+}
+#endif
+
 }  // namespace mptune_warps
 
+#endif
+
+// A shuffle in phases: MPTUNE_GIVE in one of them, and in the next one MPTUNE_SHUFFLED in place of the function's name.
+// MPTUNE_THOSE(name, how a thread knows whether it is one) and MPTUNE_EACH_OF(name) {...}: a piece for some threads only.
+#if defined(MPTUNE_HOST)
+#if defined(MPTUNE_LAYER)
+#define MPTUNE_NUMBER mptune_thread
+#define MPTUNE_IN_ANY_ORDER MPTUNE_THREADS_IN_ANY_ORDER
+#else
+#define MPTUNE_NUMBER thread
+#define MPTUNE_IN_ANY_ORDER MPTUNE_INDEPENDENT_ITERATIONS
+#endif
+#define MPTUNE_THOSE(name, ...)                                                                                     \
+    const auto name = ::mptune_warps::rows_of(                                                                      \
+        blockDim, [&]([[maybe_unused]] const auto threadIdx, [[maybe_unused]] const int MPTUNE_NUMBER) -> bool {    \
+            __VA_ARGS__                                                                                             \
+        });
+#define MPTUNE_EACH_OF(name)                                                                                        \
+    for (const auto& mptune_row : name)                                                                             \
+        MPTUNE_IN_ANY_ORDER                                                                                         \
+        for (int mptune_x = mptune_row.first; mptune_x < mptune_row.last; ++mptune_x)                               \
+            if ([[maybe_unused]] const auto threadIdx = mptune_row.thread(mptune_x, blockDim); true)                \
+                if ([[maybe_unused]] const int MPTUNE_NUMBER = mptune_row.number + mptune_x; true)
+#define MPTUNE_GIVE(k, thread, ...) ::mptune_warps::give<k>(thread, __VA_ARGS__)
+#define MPTUNE_SHUFFLED(k, thread, name, ...) \
+    ::mptune_warps::taken<k, MPTUNE_WARP_SIZE>{static_cast<unsigned>(thread)}.of##name(__VA_ARGS__)
+#define MPTUNE_SYNCWARP(...) static_assert(true)
+#else
+#define MPTUNE_THOSE(name, ...)                                                                                     \
+    const bool name = [&]() -> bool {                                                                               \
+        [[maybe_unused]] const int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;    \
+        __VA_ARGS__                                                                                                 \
+    }();
+#define MPTUNE_EACH_OF(name) PIECE if (name)
+#define MPTUNE_GIVE(k, thread, ...) static_cast<void>(0)
+#define MPTUNE_SHUFFLED(k, thread, name, ...) name(__VA_ARGS__)
+#define MPTUNE_SYNCWARP(...) __syncwarp(__VA_ARGS__)
 #endif
 
 #if !defined(MPTUNE_LAYER)

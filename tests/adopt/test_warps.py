@@ -59,6 +59,10 @@ def test_a_shuffle_returns_what_it_is_given_in_the_type_of_that(tmp_path: Path) 
 @pytest.mark.full
 def test_templates_with_warps_compute_what_the_program_does(tmp_path: Path) -> None:
     _, document = adopt(AdoptSettings((PROGRAMS / "warps.cu",)), tmp_path / "warps")
-    assert [kernel["name"] for kernel in document["kernels"]] == ["moments", "largest", "above"]
+    assert [kernel["name"] for kernel in document["kernels"]] == ["moments", "largest", "totals", "above"]
     assert set(document["errors"].values()) == {0.0}
+    # Shuffles of the kernel itself end regions; those of functions it calls do not.
+    texts = {name: (tmp_path / "warps" / f"{name}.cu.j2").read_text() for name in ("moments", "largest", "totals")}
+    assert ["MPTUNE_SHUFFLED(" in text for text in texts.values()] == [False, True, True]
+    assert "MPTUNE_THOSE(" in texts["totals"]
     assert document["refused"] == []

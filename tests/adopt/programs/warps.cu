@@ -66,6 +66,22 @@ __global__ void largest(const double* rows, int* places, int width) {
     }
 }
 
+// The sum of each row: of its warps, and of their sums by the first one.
+__global__ void totals(const double* rows, double* sums, int width) {
+    __shared__ double parts[32];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    double sum = 0.0;
+    for (int x = threadIdx.x; x < width; x += blockDim.x) sum += rows[blockIdx.x * width + x];
+    for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_down_sync(ALL, sum, offset);
+    if (lane == 0) parts[warp] = sum;
+    __syncthreads();
+    if (warp == 0) {
+        sum = lane < blockDim.x / 32 ? parts[lane] : 0.0;
+        for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(ALL, sum, offset);
+    }
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
 // How many numbers of a block are above a limit, and their sum up to each thread of a warp.
 __global__ void above(const double* x, double* before, int* counts, double limit) {
     int i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % 32;
@@ -83,15 +99,16 @@ __global__ void above(const double* x, double* before, int* counts, double limit
 
 int main(int argc, char** argv) {
     const int height = argc > 1 ? std::atoi(argv[1]) : 50, width = 100, n = 1024;
-    std::vector<double> rows(height * width), means(height), deviations(height), x(n), before(n);
+    std::vector<double> rows(height * width), means(height), deviations(height), sums(height), x(n), before(n);
     std::vector<int> places(height), counts(n / 32);
     for (int i = 0; i < height * width; i++) rows[i] = 2.0 + std::sin(0.7 * i) * (1 + i % 13);
     for (int i = 0; i < n; i++) x[i] = 1.0 + 0.5 * std::cos(1.3 * i);
-    double *d_rows, *d_means, *d_deviations, *d_x, *d_before;
+    double *d_rows, *d_means, *d_deviations, *d_sums, *d_x, *d_before;
     int *d_places, *d_counts;
     cudaMalloc(&d_rows, height * width * sizeof(double));
     cudaMalloc(&d_means, height * sizeof(double));
     cudaMalloc(&d_deviations, height * sizeof(double));
+    cudaMalloc(&d_sums, height * sizeof(double));
     cudaMalloc(&d_x, n * sizeof(double));
     cudaMalloc(&d_before, n * sizeof(double));
     cudaMalloc(&d_places, height * sizeof(int));
@@ -100,9 +117,11 @@ int main(int argc, char** argv) {
     cudaMemcpy(d_x, x.data(), n * sizeof(double), cudaMemcpyHostToDevice);
     moments<<<(height + 3) / 4, 128>>>(d_rows, d_means, d_deviations, height, width);
     largest<<<height, 64>>>(d_rows, d_places, width);
+    totals<<<height, 64>>>(d_rows, d_sums, width);
     above<<<n / 256, 256>>>(d_x, d_before, d_counts, 1.25);
     cudaMemcpy(means.data(), d_means, height * sizeof(double), cudaMemcpyDeviceToHost);
     cudaMemcpy(deviations.data(), d_deviations, height * sizeof(double), cudaMemcpyDeviceToHost);
+    cudaMemcpy(sums.data(), d_sums, height * sizeof(double), cudaMemcpyDeviceToHost);
     cudaMemcpy(places.data(), d_places, height * sizeof(int), cudaMemcpyDeviceToHost);
     cudaMemcpy(before.data(), d_before, n * sizeof(double), cudaMemcpyDeviceToHost);
     cudaMemcpy(counts.data(), d_counts, n / 32 * sizeof(int), cudaMemcpyDeviceToHost);
@@ -116,6 +135,7 @@ int main(int argc, char** argv) {
         }
         for (int k = 0; k < width; k++) squares += std::pow(rows[row * width + k] - sum / width, 2);
         is_right = is_right && std::fabs(means[row] - sum / width) < 1e-2 && places[row] == place;
+        is_right = is_right && std::fabs(sums[row] - sum) < 1.0;
         is_right = is_right && std::fabs(deviations[row] - std::sqrt(squares / width)) < 1e-2;
     }
     for (int first = 0; first < n; first += 32) {
