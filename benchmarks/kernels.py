@@ -18,6 +18,7 @@ import contextlib
 import dataclasses
 import math
 import sys
+import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,8 +35,12 @@ from benchmarks import bench  # noqa: E402
 from benchmarks import roofline as roofline_module  # noqa: E402
 from benchmarks.in_turn import Remeasured, measure_in_turn  # noqa: E402
 from benchmarks.roofline import Roofline  # noqa: E402
+from mptune.adopt.blocks import phases_of_templates, split  # noqa: E402
+from mptune.adopt.reading import read  # noqa: E402
 from mptune.backends import get_backend  # noqa: E402
-from mptune.backends.base import Backend  # noqa: E402
+from mptune.backends.base import Backend, CompileOptions  # noqa: E402
+from mptune.backends.host import HostBackend  # noqa: E402
+from mptune.cpp.prelude import prelude  # noqa: E402
 from mptune.data import DataManager  # noqa: E402
 from mptune.kernel import Kernel  # noqa: E402
 from mptune.measure.bench import Bench  # noqa: E402
@@ -47,6 +52,7 @@ from mptune.run import Run  # noqa: E402
 from mptune.source.loading import load_kernel  # noqa: E402
 from mptune.space.configuration import Configuration  # noqa: E402
 from mptune.space.parameters import PrecisionParameter  # noqa: E402
+from mptune.testing.backends import launch_on_arrays  # noqa: E402
 from mptune.tuning import tune  # noqa: E402
 
 #: High, medium and low accuracy: Heldens 2026, Table IV; for kernels that it does not have, our choice.
@@ -253,7 +259,7 @@ below their roofline."""
 
 def page(_: argparse.Namespace, results: Mapping[str, Any]) -> str:
     """Return the page."""
-    rows = [row for key, some in results.items() if key != "machine" for row in some]
+    rows = [row for key, some in results.items() if key not in ("machine", "sums") for row in some]
     cells = [
         (
             *(row["kernel"], row["level"], "" if row["threshold"] is None else f"{row['threshold']:.1e}"),
@@ -270,7 +276,79 @@ def page(_: argparse.Namespace, results: Mapping[str, Any]) -> str:
         for row in rows
     ]
     table = bench.table((*columns, "of roofline", "NumPy's speed"), cells)
-    return "\n\n".join(("\n".join(told), NOTES, table, "## Configurations", "\n".join(found)))
+    sums = [
+        (row["elements"], *(f"{row[name]:.3g}" for name in list(row)[1:]), f"{row['shared'] / row['warps']:.2f}")
+        for row in results.get("sums", [])
+    ]
+    of_sums = (
+        bench.table(("numbers a thread", *list(results["sums"][0])[1:], "shared over warps"), sums) if sums else ""
+    )
+    parts = ("\n".join(told), NOTES, table, "## Sums of blocks (ms)", of_sums, "## Configurations", "\n".join(found))
+    return "\n\n".join(parts)
+
+
+#: Sums of blocks: by shuffles and by shared memory.
+SUMS: Final = """
+__global__ void warps(const double* x, double* sums, int n) {
+    __shared__ double parts[32];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    double sum = 0.0;
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) sum += x[i];
+    for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_down_sync(0xffffffffu, sum, offset);
+    if (lane == 0) parts[warp] = sum;
+    __syncthreads();
+    if (warp == 0) {
+        sum = lane < blockDim.x / 32 ? parts[lane] : 0.0;
+        for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_down_sync(0xffffffffu, sum, offset);
+    }
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+__global__ void shared(const double* x, double* sums, int n) {
+    __shared__ double parts[256];
+    double sum = 0.0;
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) sum += x[i];
+    parts[threadIdx.x] = sum;
+    __syncthreads();
+    for (int s = blockDim.x / 2; s > 0; s /= 2) {
+        if (threadIdx.x < s) parts[threadIdx.x] += parts[threadIdx.x + s];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) sums[blockIdx.x] = parts[0];
+}
+int main() { warps<<<1, 32>>>(nullptr, nullptr, 0); shared<<<1, 32>>>(nullptr, nullptr, 0); }
+"""
+
+
+def sums_of_blocks(options: argparse.Namespace) -> list[dict[str, float]]:
+    """Return the milliseconds of sums by shuffles and by shared memory, by the numbers that each thread adds first."""
+    backend, blocks, threads = HostBackend(workers=1), 500, 256
+    functions: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sums.cu"
+        path.write_text(SUMS, encoding="utf-8")
+        program = read([path])
+        (unit,) = program.units
+        for function in (each for each in unit.functions if each.is_kernel):
+            text = program.text(function.body)
+            regions = split(unit, function, program.text, phases_of_templates(threads))
+            assert regions is not None
+            forms = {"": ("IN_PHASES();", f"{{\n{regions.body}\n}}"), " in turns": ("", text)}
+            for form, (before, body) in forms.items():
+                head = f'extern "C" __global__ void {function.name}(const double* x, double* sums, int n) '
+                source = f"{prelude()}\n{before}{head}{body}\nMPTUNE_HOST_ENTRY({function.name})\n"
+                binary = backend.compiler.compile(source, function.name, CompileOptions())
+                functions[function.name + form] = backend.device.load(binary)
+    rows = []
+    for elements in (1, 4, 16, 64):
+        x, sums = np.random.default_rng(options.seed).uniform(size=blocks * threads * elements), np.zeros(blocks)
+        arguments = (x, sums, np.int32(x.size))
+        times: dict[str, list[float]] = {name: [] for name in functions}
+        for _ in range(options.rounds):
+            for name, each in functions.items():
+                times[name].append(launch_on_arrays(backend, each, (blocks,), (threads,), *arguments))
+                assert np.isclose(sums.sum(), x.sum(), rtol=1e-12)
+        rows.append({"elements": elements, **{name: min(each) for name, each in times.items()}})
+    return rows
 
 
 def measure(options: argparse.Namespace, sheet: bench.Sheet) -> None:
@@ -279,6 +357,7 @@ def measure(options: argparse.Namespace, sheet: bench.Sheet) -> None:
     backend = get_backend("host")
     roofline = Roofline(backend)
     sheet.put("machine", machine(backend, roofline))
+    sheet.put("sums", sums_of_blocks(options))
     settings = {name: getattr(options, name) for name in ("size", "budget", "time_limit_s", "seed", "rounds")}
     for name in bench.names_in(options.kernels, THRESHOLDS, "kernel"):
         sheet.add(name, lambda name=name: benchmark(load_kernel(name), options, backend, roofline), **settings)  # type: ignore[misc]

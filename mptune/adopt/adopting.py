@@ -41,7 +41,7 @@ from mptune.adopt.makefiles import SOURCES, Project, project_in, project_of_data
 from mptune.adopt.on_gpu import built_for_gpu
 from mptune.adopt.origins import origin
 from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
-from mptune.adopt.reading import IN_STEP, NESTED, Program, own_files, paddings, read
+from mptune.adopt.reading import GRID, IN_STEP, NESTED, Program, own_files, paddings, read
 from mptune.adopt.running import Built, TooLargeError, build, is_of_hip, run, stopwatch
 from mptune.adopt.shortening import COUNT, macros_of, recorded
 from mptune.adopt.sizes import FoundSizes, find_sizes, launches_of, not_given, option_of, read_into
@@ -375,7 +375,7 @@ def _check(program: Program) -> None:
         ProgramError: it cannot.
     """
     name = program.sources[0].name
-    serious = [refusal for refusal in program.refusals if not refusal.kernel or refusal.what in (NESTED, IN_STEP)]
+    serious = [refusal for refusal in program.refusals if not refusal.kernel or refusal.what in (NESTED, GRID, IN_STEP)]
     if serious or (program.refusals and not program.kernels):
         others = ", ".join(dict.fromkeys(kernel.name for kernel in program.kernels))
         hint = f"\nkernels that can be adopted once the program runs on the CPU: {others}" if others else ""

@@ -491,10 +491,10 @@ class _Finder:
     def _call_of_library(self, node: Node) -> None:
         """Join what goes through a library for kernels with its type: arrays, results, and numbers in variables."""
         called = node.referenced
-        operators = [
-            each.spelling for argument in node.arguments for each in argument.walk() if each.kind == "TEMPLATE_REF"
-        ]
-        owners = [called.semantic_parent.spelling, *operators]
+        named = [each for each in node.walk() if each.kind == "TEMPLATE_REF" and library_of(each.referenced)]
+        for each in named:
+            self._argument_of_library(each)
+        owners = {called.semantic_parent.spelling, *(each.spelling for each in named)}
         for argument, parameter in zip(node.arguments, called.get_arguments(), strict=False):
             found, kind = scalar_of(argument.canonical), parameter.type.get_canonical()
             is_variable = bare(argument).kind == "DECL_REF_EXPR" and not is_pointer(argument.canonical)

@@ -683,6 +683,8 @@ def parse(
     own = [SourceFile.read(path.resolve()) for path in files]
     if not any(file.path.suffix in (".cu", ".hip") or has_device_code(file.text) for file in own):
         arguments.append("-DMPTUNE_PLAIN")  # it may have functions with the names of CUDA's
+    elif not any(file.path.suffix == ".hip" or "hip_runtime" in file.text for file in own):
+        arguments.append("-D__CUDACC__")
     arguments += ["-include", str(_files() / "reading.hpp")]
     arguments += [f"-D{name}={value}" if value else f"-D{name}" for name, value in (defines or {}).items()]
     arguments += [f"-I{folder}" for folder in includes]

@@ -451,6 +451,8 @@ def _tuned(program: Program, names: Sequence[str]) -> tuple[str, ...]:
 
 #: What a kernel does that launches another: on the processor no part of the program runs then.
 NESTED: Final = "launches a kernel itself"
+#: What a kernel does whose blocks wait for each other: on the processor they do not run at the same time.
+GRID: Final = "waits for all blocks of its grid"
 IN_STEP: Final = "counts on the threads of a warp to run in step, which they need not do on a GPU either"
 _KINDS: Final = {
     **dict.fromkeys(("STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE"), "struct"),
@@ -701,16 +703,17 @@ class _Reader:
 
     def _note_library(self, node: Node, called: Any, facts: _Facts) -> None:
         """Note the library that a node is of; it calls the operators of the functors that it is given."""
-        library = library_of(called) if called is not None else ""
-        if node.kind == "VAR_DECL":
-            library = library_of(_declared_of(node.canonical))
-        if not library:
+        library = library_of(_declared_of(node.canonical) if node.kind == "VAR_DECL" else called)
+        if library:
+            facts.libraries[library] = None
+        if not library or called is None or node.kind != "CALL_EXPR":
             return
-        facts.libraries[library] = None
-        for argument in node.arguments if node.kind == "CALL_EXPR" else ():
-            declared = _declared_of(argument.canonical)
-            members = declared.get_children() if declared is not None else ()
-            facts.called |= dict.fromkeys(usr for each in members if (usr := each.get_usr()) in self._functions)
+        declared = [_declared_of(each.canonical) for each in node.arguments]
+        groups = [each.spelling for each in (called.semantic_parent, *declared[:1]) if each is not None]
+        if node.spelling == "sync" and "grid_group" in groups and node.extent is not None:
+            facts.forbidden.append((node.extent, GRID, "launch a kernel for each part"))
+        members = (member for each in declared if each is not None for member in each.get_children())
+        facts.called |= dict.fromkeys(usr for each in members if (usr := each.get_usr()) in self._functions)
 
     # -- needs of kernels --------------------------------------------------------------------------
 

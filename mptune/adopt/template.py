@@ -49,7 +49,8 @@ _OTHER_WORDS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (
         re.compile(
             r"(?:::\s*)?\bstd\s*::\s*(?=(?:min|max|abs|swap|isnan|isinf|isfinite|numeric_limits|is_same(?:_v)?"
-            r"|conditional(?:_t)?|enable_if(?:_t)?|is_floating_point(?:_v)?|is_integral(?:_v)?|is_arithmetic(?:_v)?)\b)"
+            r"|conditional(?:_t)?|enable_if(?:_t)?|common_type(?:_t)?|remove_reference(?:_t)?"
+            r"|decay_t|declval|forward|move|is_floating_point(?:_v)?|is_integral(?:_v)?|is_arithmetic(?:_v)?)\b)"
         ),
         "mp::",
     ),
@@ -65,7 +66,7 @@ _OTHER_WORDS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
 _CONSTANT_VECTOR: Final = re.compile(r"make_(?:double|float)([234])(?=\s*\([\d.,\seEfF+-]*\)$)")
 #: What a type class has that a kernel is given.
 _DECLARED: Final = ("parameter", "field")
-_TEMPLATE: Final = re.compile(r"\btemplate\s*<[^{;()]*?>\s*(?=[\w_])")
+_TEMPLATE: Final = re.compile(r"\btemplate\s*<[^{;()]*?>\s*(?=[\w#])")
 _STRUCTS: Final = ("STRUCT_DECL", "CLASS_DECL", "CLASS_TEMPLATE")
 #: The word before a class's name, in what comes before its body.
 _CLASS_OF_STRUCT: Final = re.compile(r"\bclass\b(?=[^,<>:]*(?::[^:].*)?$)", re.DOTALL)

@@ -73,7 +73,11 @@ def libraries_of(body: str) -> str:
     used = dict.fromkeys(_USES_LIBRARY.findall(body))
     if unknown := next((name for name in used if name not in known), ""):
         raise TemplateError(f"there is no library {unknown}; expected {', '.join(known)}{did_you_mean(unknown, known)}")
-    return "".join(_part(f"{name}.hpp").replace("#pragma once\n", "") for name in used)
+    text = "".join(_part(f"{name}.hpp").replace("#pragma once\n", "") for name in used)
+    refused = (
+        f'#if defined(MPTUNE_OPENCL)\n#error "OpenCL has no {", no ".join(used)}: use the host, CUDA or HIP"\n#endif\n'
+    )
+    return refused + text if used else ""
 
 
 def _part(name: str) -> str:

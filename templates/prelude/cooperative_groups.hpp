@@ -70,21 +70,32 @@ class grid_group {
 public:
     MPTUNE_GROUPS bool is_valid() const { return true; }
     MPTUNE_GROUPS unsigned long long block_rank() const {
-        return blockIdx.x + static_cast<unsigned long long>(gridDim.x) * (blockIdx.y + static_cast<unsigned long long>(gridDim.y) * blockIdx.z);
+        const unsigned long long row = blockIdx.y + static_cast<unsigned long long>(gridDim.y) * blockIdx.z;
+        return blockIdx.x + gridDim.x * row;
     }
     MPTUNE_GROUPS unsigned long long num_blocks() const {
         return static_cast<unsigned long long>(gridDim.x) * gridDim.y * gridDim.z;
     }
-    MPTUNE_GROUPS unsigned long long thread_rank() const { return block_rank() * detail::size_of_block() + detail::rank_in_block(); }
+    MPTUNE_GROUPS unsigned long long thread_rank() const {
+        return block_rank() * detail::size_of_block() + detail::rank_in_block();
+    }
     MPTUNE_GROUPS unsigned long long size() const { return num_blocks() * detail::size_of_block(); }
     MPTUNE_GROUPS unsigned long long num_threads() const { return size(); }
-    void sync() const = delete;  // its blocks do not run at the same time
+    // Its blocks do not all run at the same time.
+    MPTUNE_GROUPS void sync() const {
+#if defined(MPTUNE_CUDA)
+        __trap();
+#else
+        __builtin_trap();
+#endif
+    }
 };
 MPTUNE_GROUPS grid_group this_grid() {
     return grid_group();
 }
 
-// Threads of one warp. What they give each other may have any type.
+// Threads of one warp. What they give each other may have any type. A thread alone waits for nobody: programs may run
+// where it could not.
 class coalesced_group {
 public:
     MPTUNE_GROUPS unsigned thread_rank() const { return own.rank(); }
@@ -92,10 +103,13 @@ public:
     MPTUNE_GROUPS unsigned num_threads() const { return size(); }
     MPTUNE_GROUPS unsigned meta_group_size() const { return 1; }
     MPTUNE_GROUPS unsigned meta_group_rank() const { return 0; }
-    MPTUNE_GROUPS void sync() const { __syncwarp(own.mask); }
+    MPTUNE_GROUPS void sync() const {
+        if (size() > 1) __syncwarp(own.mask);
+    }
 
     template <class T>
     MPTUNE_GROUPS T shfl(T value, unsigned rank) const {
+        if (size() == 1) return value;
         return __shfl_sync(own.mask, value, static_cast<int>(own.lane_of(rank % size())), 32);
     }
     template <class T>
@@ -108,7 +122,10 @@ public:
         const unsigned rank = thread_rank();
         return shfl(value, rank + by < size() ? rank + by : rank);
     }
-    MPTUNE_GROUPS unsigned ballot(int is) const { return own.of_ranks(__ballot_sync(own.mask, is)); }
+    MPTUNE_GROUPS unsigned ballot(int is) const {
+        if (size() == 1) return is != 0;
+        return own.of_ranks(__ballot_sync(own.mask, is));
+    }
     MPTUNE_GROUPS int any(int is) const { return ballot(is) != 0; }
     MPTUNE_GROUPS int all(int is) const { return ballot(!is) == 0; }
 

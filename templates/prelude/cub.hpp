@@ -1,8 +1,8 @@
 // cub's algorithms of a block and of a warp, for any type: over shared memory and barriers, and on a GPU over shuffles.
 //
-// One text for templates (`USES_LIBRARY(cub);`) and for programs that run behind CUDA's names. The order of the
-// operations is that of cub with BLOCK_REDUCE_WARP_REDUCTIONS and BLOCK_SCAN_WARP_SCANS, whichever algorithm is named: a
-// reduction by halves within a warp, and warps one after the other.
+// One text for templates (`USES_LIBRARY(cub);`) and for programs that run behind CUDA's names. The order of the operations
+// is that of cub with BLOCK_REDUCE_WARP_REDUCTIONS and BLOCK_SCAN_WARP_SCANS, whichever algorithm is named: a reduction
+// by halves within a warp, and warps one after the other.
 
 #pragma once
 
@@ -154,8 +154,7 @@ struct number {};
 template <int N>
 MPTUNE_CUB lanes part_of_warp() {
     static_assert(N >= 1 && N <= 32, "a warp has 32 threads");
-    const int thread = static_cast<int>(threadIdx.x) +
-                       static_cast<int>(blockDim.x) * (static_cast<int>(threadIdx.y) + static_cast<int>(blockDim.y) * static_cast<int>(threadIdx.z));
+    const int thread = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
     const int lane = thread % 32, rank = (N & (N - 1)) == 0 ? lane % N : lane;
     return {rank, N, lane - rank};
 }
@@ -173,8 +172,11 @@ struct block {
     }
 };
 
+// What an operator makes of two numbers.
 template <class T>
 MPTUNE_CUB T&& made();
+template <class Op, class T>
+using result_of = decltype(made<Op&>()(made<T&>(), made<T&>()));
 
 template <class Op, class T, int N>
 MPTUNE_CUB T in_thread(const T (&items)[N], Op op) {
@@ -243,8 +245,8 @@ public:
     }
 };
 
-// The scans of numbers and of arrays, by `scan<Exclusive>(input, output, op, initial, rest...)`. The rest is nothing, a number
-// that becomes the total, or a function that makes of the total what comes before all.
+// The scans of numbers and of arrays, by `scan<Exclusive>(input, output, op, initial, rest...)`. The rest is nothing, a
+// number that becomes the total, or a function that makes of the total what comes before all.
 #define MPTUNE_CUB_SCANS(parameters, input, output, is)                                                          \
     template <parameters class... Last>                                                                          \
     MPTUNE_CUB void InclusiveSum(input, output, Last&... last) {                                                 \
@@ -259,7 +261,7 @@ public:
         const T zero = T(0);                                                                                     \
         scan<true>(is, Sum(), &zero, last...);                                                                   \
     }                                                                                                            \
-    template <parameters class Op, class... Last, class = decltype(detail::made<Op&>()(*detail::made<T*>(), *detail::made<T*>()))> \
+    template <parameters class Op, class... Last, class = detail::result_of<Op, T>>                              \
     MPTUNE_CUB void ExclusiveScan(input, output, Op op, Last&... last) {                                         \
         scan<true>(is, op, nullptr, last...);                                                                    \
     }                                                                                                            \
@@ -475,10 +477,12 @@ private:
     }
 };
 
-template <class T, int X, int N, BlockStoreAlgorithm Algorithm = BLOCK_STORE_DIRECT, int Y = 1, int Z = 1, int Legacy = 0>
+template <class T, int X, int N, BlockStoreAlgorithm Algorithm = BLOCK_STORE_DIRECT, int Y = 1, int Z = 1,
+          int Legacy = 0>
 class BlockStore {
     using threads_of = detail::block<X, Y, Z>;
-    static constexpr bool is_striped = Algorithm == BLOCK_STORE_STRIPED, transposes = Algorithm >= BLOCK_STORE_TRANSPOSE;
+    static constexpr bool is_striped = Algorithm == BLOCK_STORE_STRIPED;
+    static constexpr bool transposes = Algorithm >= BLOCK_STORE_TRANSPOSE;
 
 public:
     struct TempStorage {

@@ -283,6 +283,39 @@ template <bool Condition, class A, class B>
 using conditional_t = detail::choose_t<Condition, A, B>;
 
 template <class T>
+struct remove_reference {
+    using type = T;
+};
+template <class T>
+struct remove_reference<T&> {
+    using type = T;
+};
+template <class T>
+struct remove_reference<T&&> {
+    using type = T;
+};
+template <class T>
+using remove_reference_t = typename remove_reference<T>::type;
+template <class T>
+using decay_t = detail::bare_t<remove_reference_t<T>>;
+template <class T>
+MPTUNE_INLINE T&& declval();
+template <class T>
+constexpr MPTUNE_INLINE T&& forward(remove_reference_t<T>& x) {
+    return static_cast<T&&>(x);
+}
+template <class T>
+constexpr MPTUNE_INLINE remove_reference_t<T>&& move(T&& x) {
+    return static_cast<remove_reference_t<T>&&>(x);
+}
+template <class A, class B>
+struct common_type {
+    using type = decay_t<decltype(true ? declval<decay_t<A>>() : declval<decay_t<B>>())>;
+};
+template <class A, class B>
+using common_type_t = typename common_type<A, B>::type;
+
+template <class T>
 MPTUNE_INLINE void swap(T& a, T& b) {
     const T kept = a;
     a = b;

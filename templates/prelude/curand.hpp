@@ -141,7 +141,8 @@ MPTUNE_RANDOM void curand_init(unsigned long long seed, unsigned long long subse
                                curandStateXORWOW* state) {
     const unsigned a = 1099087573u * (static_cast<unsigned>(seed) ^ 0xaad26b49u);
     const unsigned b = 2591861531u * (static_cast<unsigned>(seed >> 32) ^ 0xf7dcefddu);
-    *state = {6615241u + a + b, {123456789u + a, 362436069u ^ a, 521288629u + b, 88675123u ^ b, 5783321u + a}, 0, 0, 0.0f, 0.0};
+    const unsigned v[5] = {123456789u + a, 362436069u ^ a, 521288629u + b, 88675123u ^ b, 5783321u + a};
+    *state = {6615241u + a + b, {v[0], v[1], v[2], v[3], v[4]}, 0, 0, 0.0f, 0.0};
     skipahead_sequence(subsequence, state);
     skipahead(offset, state);
 }

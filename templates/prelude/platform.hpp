@@ -66,7 +66,7 @@
 #define MPTUNE_UNROLL _Pragma("GCC unroll 8")
 #endif
 
-// Before a kernel that calls a library of the folder's: USES_LIBRARY(cub); puts cub.hpp before the template.
+// In a template that calls a library: USES_LIBRARY(cub); puts cub.hpp before it.
 #define USES_LIBRARY(name) static_assert(true)
 
 // VECTOR_LOOP stands before an innermost loop over neighbouring elements. A GPU unrolls it, which keeps the arrays it

@@ -16,11 +16,10 @@ from tests.tiers import few
 PROGRAMS = Path(__file__).parent / "programs"
 #: Line, kernel, what and remedy; without a kernel the program as a whole.
 REFUSED = {
-    "cooperative_groups.cu": (8, "twice", "cooperative groups", "__syncthreads()"),
-    "cub_include.cu": (5, "sum_blocks", "cub", "shared memory"),
     "dynamic_parallelism.cu": (7, "outer", "launches a kernel", "launch from the host"),
     "inline_assembly.cu": (8, "multiply", "inline assembly", "C++"),
     "namespaces.cu": (9, "both", "a struct Law beside another one of that name", "another name"),
+    "grid_sync.cu": (8, "twice", "waits for all blocks of its grid", "each part"),
     "recursion.cu": (4, "evaluate", "chebyshev recursively", "a loop"),
     "texture.cu": (4, "sample", "textures", "a buffer"),
 }
@@ -117,7 +116,7 @@ def test_what_cannot_be_done_is_refused_with_its_line_and_a_remedy(name: str) ->
     assert remedy in found.remedy
     assert kernel not in {each.label for each in program.kernels}
     # The other kernels of the file still go on.
-    others = {"cub_include.cu": {"halve"}, "dynamic_parallelism.cu": {"inner"}, "namespaces.cu": {"cool", "warm"}}
+    others = {"dynamic_parallelism.cu": {"inner"}, "namespaces.cu": {"cool", "warm"}}
     assert {each.label for each in program.kernels} == others.get(name, set())
 
 

@@ -238,7 +238,7 @@ def test_the_sources_are_kept(folder: Path) -> None:
     assert record(folder / "waves")["program"]["arguments"] == ["200", "51"]
 
 
-@pytest.mark.parametrize("name", ["cub_include", "texture", "inline_assembly", "recursion"])
+@pytest.mark.parametrize("name", ["grid_sync", "texture", "inline_assembly", "recursion"])
 def test_what_cannot_be_adopted_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match=rf"{name}\.cu:\d+: .*cannot be adopted: it .*; "):
         adopt(AdoptSettings((PROGRAMS / "refused" / f"{name}.cu",)), tmp_path / name)

@@ -49,7 +49,7 @@ def functions(cursor: Any) -> Iterator[str]:
         if re.search(r"device\.hpp|mathematics\.hpp|cuda_fp16\.h|intrinsics\.hpp", str(node.location.file)):
             if node.kind.name in ("FUNCTION_DECL", "FUNCTION_TEMPLATE") and node.spelling not in OURS:
                 yield node.spelling
-            elif node.kind.name == "NAMESPACE" and node.spelling != "mptune_layer":
+            elif node.kind.name == "NAMESPACE" and node.spelling not in ("mptune_layer", "mptune_host"):
                 yield from functions(node)
 
 

@@ -96,7 +96,10 @@ def refusals_of(name: str) -> str:
                 "texture",
                 r"texture.cu:\d+: kernel sample cannot be adopted: it uses textures or surfaces; read from a buffer",
             ),
-            ("cooperative_groups", r"kernel twice cannot be adopted: it uses cooperative groups; use threadIdx"),
+            (
+                "grid_sync",
+                r"kernel twice cannot be adopted: it waits for all blocks of its grid; launch a kernel for each",
+            ),
             (
                 "dynamic_parallelism",
                 r"kernel outer cannot be adopted: it launches a kernel itself; launch from the host",
@@ -105,10 +108,6 @@ def refusals_of(name: str) -> str:
                 "namespaces",
                 r"namespaces.cu:9: kernel both cannot be adopted: it uses a struct Law beside another one of that name "
                 r"at namespaces.cu:6; give one of the two another name",
-            ),
-            (
-                "cub_include",
-                r"cub_include.cu:2: the program cannot be adopted: it includes cub/cub.cuh, which is not there; wr",
             ),
         ],
         4,

@@ -39,9 +39,10 @@ __device__ void of_block(const T* given, T* out, int n, int valid) {
     __syncthreads();
     const T largest = Reduce(shared.reduce).Reduce(own, Larger(), valid);
     __syncthreads();
-    out[i] = thread == 0 ? sum : largest;
-    if (thread == 1) out[i] = T(0);
-    if (thread == 0) out[i + 1] = largest;
+    if (thread == 0) {
+        out[i] = sum;
+        out[i + 1] = largest;
+    }
     T before, with, total;
     Scan(shared.scan).ExclusiveSum(own, before, total);
     __syncthreads();
@@ -52,7 +53,7 @@ __device__ void of_block(const T* given, T* out, int n, int valid) {
     out[3 * n + i] = total;
     T several[items];
     const int first = blockIdx.x * threads / items;
-    Load(shared.load).Load(given + first, several, threads, T(1));
+    Load(shared.load).Load(given + first, several, threads, T(0));
     __syncthreads();
     Scan(shared.scan).ExclusiveScan(several, several, T(2), cub::Sum());
     __syncthreads();

@@ -1,2 +1,3 @@
 #pragma once
+#include <chrono>  // cub's own has it, and programs count on that
 #include "mptune_layer/cub_device.hpp"
