@@ -270,7 +270,8 @@ def written(program: Program, run: Path, tau: float, cache: Path) -> dict[str, A
     lines = 0
     for file in map(Path, said.document.get("files", ())):
         old, new = (path.read_text(errors="replace") for path in (own / file.relative_to(root), file))
-        lines += sum(line.startswith("+ ") for line in difflib.ndiff(old.splitlines(), new.splitlines()[:-1]))
+        changes = difflib.unified_diff(old.splitlines(), new.splitlines()[:-1], n=0, lineterm="")
+        lines += sum(line.startswith("+") and not line.startswith("+++ ") for line in changes)
     return {
         "emit_code": said.code,
         "emit_why": "" if said.code == 0 else said.message,
