@@ -504,7 +504,9 @@ def run_kernel(
     sizes = kernel.resolve_sizes("default", {})
     configuration = kernel.search_space(sizes).configuration(0)
     backend = _backend(backend, problem.source.language)
-    outputs = _run_apart(kernel, configuration, cast(Callable[..., Any], kernel.inputs), backend, _flags(compiler_options, backend))
+    outputs = _run_apart(
+        kernel, configuration, cast(Callable[..., Any], kernel.inputs), backend, _flags(compiler_options, backend)
+    )
     results: list[Any] = []
     for each, argument in zip(problem.given, arguments, strict=True):
         own = values_of_argument(argument)

@@ -33,8 +33,8 @@ def portable(body: str, where: str) -> str:
 
     ``extern __shared__ T name[];`` becomes the prelude's ``SHARED_DYNAMIC(T, name);``. ``0.1_num`` becomes
     ``mp::literal(0.1)``: an operator of literals would get a long double, whose double may be rounded twice. An include
-    of ``kernel_float.h`` becomes a use of the prelude's library of that name; a kernel's parameter ``vec_ptr<T, N> x`` becomes a pointer, of which the kernel makes it.
-    Messages call the source ``where``.
+    of ``kernel_float.h`` becomes a use of the prelude's library of that name; a kernel's parameter ``vec_ptr<T, N> x``
+    becomes a pointer, of which the kernel makes it. Messages call the source ``where``.
     """
     if KERNEL_FLOAT.search(body):
         body = _with_pointers(KERNEL_FLOAT.sub("USES_LIBRARY(kernel_float);", body))
