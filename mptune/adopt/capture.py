@@ -265,20 +265,28 @@ class Capture:
         """What came to the host, by where it was: every copy, in order.
 
         Of memory that the host shares that is the last one. What a kernel of the host reads is part of the answer if no
-        other kernel is given it later.
+        other kernel is given it later; what a library only answers the host about, if nothing computed is copied back.
         """
         found: dict[Place, list[Copy]] = {}
+        asked: dict[Place, list[Copy]] = {}
+        computed, has_answer = set[int](), False
         for each in self.operations():
             match each:
+                case Copy(kind="to_host", source=Place() as place) if each.library and each.host == FOR_KERNEL:
+                    asked[place] = [each]
                 case Copy(kind="to_host", source=Place() as place) if each.host != FOR_LIBRARY:
                     if each.host < 0 or found.get(place, [each])[-1].host < 0:
                         found[place] = []
                     found.setdefault(place, []).append(each)
+                    has_answer |= each.host != FOR_KERNEL and place.allocation in computed
+                case Copy(kind="to_device", target=Place(allocation), host=host) if host == FOR_KERNEL:
+                    computed.add(allocation)
                 case Launch():
+                    computed |= each.allocations
                     for place in [place for place in found if place.allocation in each.allocations]:
                         if found[place][-1].host == FOR_KERNEL:
                             del found[place]
-        return found
+        return found if has_answer else asked | found
 
     @property
     def outputs(self) -> tuple[Copy, ...]:

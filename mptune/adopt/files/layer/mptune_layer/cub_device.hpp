@@ -4,6 +4,8 @@
 
 #include "mptune_layer/thrust.hpp"
 
+#include "mptune_layer/letters_begin.hpp"
+
 #if defined(MPTUNE_READING)
 #pragma clang force_cuda_host_device begin
 #endif
@@ -410,3 +412,5 @@ struct DeviceFor {
 #if defined(MPTUNE_READING)
 #pragma clang force_cuda_host_device end
 #endif
+
+#include "mptune_layer/letters_end.hpp"
