@@ -24,7 +24,16 @@ from mptune import __version__
 from mptune.accuracy.metrics import resolve
 from mptune.adopt.apart import Apart, Outputs
 from mptune.adopt.blocks import split_kernels
-from mptune.adopt.capture import FOR_KERNEL, FOR_LIBRARY, Capture, CheckFailedError, Copy, capture, plain_name, told_apart
+from mptune.adopt.capture import (
+    FOR_KERNEL,
+    FOR_LIBRARY,
+    Capture,
+    CheckFailedError,
+    Copy,
+    capture,
+    plain_name,
+    told_apart,
+)
 from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.findings import SIGNED, UNSIGNED, Draws, Findings, listed, over_each
 from mptune.adopt.grouping import parameters_of

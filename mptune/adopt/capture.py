@@ -451,7 +451,12 @@ def _plan(different: Sequence[Operation], sequence: NDArray[np.uint32]) -> list[
     copies: dict[Place, list[tuple[int, int]]] = {}
     for number, index in enumerate(sequence):
         found = different[index]
-        if isinstance(found, Copy) and found.source is not None and found.kind == "to_host" and found.host != FOR_LIBRARY:
+        if (
+            isinstance(found, Copy)
+            and found.source is not None
+            and found.kind == "to_host"
+            and found.host != FOR_LIBRARY
+        ):
             copies.setdefault(found.source, []).append((number, found.bytes))
     wanted = {each[-1][0] for each in copies.values()}
     room_bytes = _EARLIER_BYTES

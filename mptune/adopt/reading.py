@@ -466,7 +466,9 @@ _INDEX: Final = re.compile(
     r"|(?:gridDim\.(\w)\)?\*\(?blockDim|blockDim\.(\w)\)?\*\(?gridDim)\.(?:\4|\5)\b"
 )
 #: clang's errors of a function or type of CUDA that is not there.
-_NOT_THERE: Final = re.compile(r"(?:use of undeclared identifier|unknown type name) '((?:cuda|hip)[A-Z]\w*)'")
+_NOT_THERE: Final = re.compile(
+    r"(?:use of undeclared identifier|unknown type name) '((?:cuda|hip|cublas|cufft|curand)[A-Z]\w*)'"
+)
 #: clang's errors of an operator that is not there, and the functions' names of pairs, which have them in CUDA.
 _NO_OPERATOR: Final = re.compile(r"invalid operands|invalid argument type|no viable overloaded")
 _PAIR: Final = re.compile(r"\b(?:__)?(?:half2|(?:nv_|hip_)bfloat162)\b")
@@ -570,7 +572,7 @@ class _Reader:
             if missing := re.fullmatch(r"'(.+)' file not found", error.message):
                 remedy = next(text for start, text in _LIBRARIES.items() if missing[1].startswith(start))
                 self.refusals.append(Refusal(error.extent, f"includes {missing[1]}, which is not there", remedy, ""))
-            if missing := _NOT_THERE.fullmatch(error.message):
+            if missing := _NOT_THERE.match(error.message):
                 launches = "Launch" in missing[1]
                 remedy = "launch kernels as k<<<blocks, threads>>>(arguments)" if launches else "do without it"
                 self.refusals.append(Refusal(error.extent, f"uses {missing[1]}, which is not there", remedy, ""))

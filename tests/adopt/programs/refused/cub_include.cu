@@ -1,4 +1,4 @@
-// Reduces with a library whose device code cannot be read; its other kernel can.
+// Reduces with a library in a kernel; its other kernel does not.
 #include <cub/cub.cuh>
 
 __global__ void sum_blocks(const double* x, double* sums, int n) {
