@@ -41,8 +41,8 @@ _LAST_LINES: Final = 3
 #: Characters of each of two lines that differ, in messages, and of those before the first difference.
 _SHOWN_APART: Final = 40
 _BEFORE_DIFFERENCE: Final = 20
-#: In place of the number of a place on the host: the copy is for a kernel that counts as part of the host, or for a call
-#: of a library that only answers the host.
+#: In place of the number of a place on the host: the copy is for a kernel that counts as part of the host, or for a
+#: call of a library that only answers the host.
 FOR_KERNEL: Final = -2
 #: The same: for a call of a library that changes memory, which is what counts.
 FOR_LIBRARY: Final = -4
@@ -254,7 +254,7 @@ class Capture:
 
     @cached_property
     def of_libraries(self) -> Mapping[int, Copy]:
-        """For each allocation that calls of libraries take a copy: of a result, if there is one, and of a known type."""
+        """For each allocation that libraries take a copy: of a result, if there is one, and of a known type."""
         copies = [each for each in self.different if isinstance(each, Copy) and each.library]
         copies.sort(key=lambda each: (bool(each.element), each.target is not None))
         places = ((place, each) for each in copies for place in (each.source, each.target) if place is not None)

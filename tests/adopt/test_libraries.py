@@ -1,4 +1,4 @@
-"""Calls of libraries between kernels: they compute what NumPy does, and a program that has them is adopted and tuned."""
+"""Calls of libraries between kernels: they compute what NumPy does, and programs that have them are tuned."""
 
 from __future__ import annotations
 
