@@ -585,7 +585,9 @@ class _Reader:
         self.refusals += reasons
         if reasons:
             return
-        code = ("".join(token.text for token in tokens(self._text(inner.extent))) for inner in used)
+        macros = [need.extent for need in needs if need.kind == "macro"]  # (which may name a thread's place)
+        pieces = [*(inner.extent for inner in used), *macros]
+        code = (re.sub(r"\s", "", "".join(token.text for token in tokens(self._text(piece)))) for piece in pieces)
         texts = [_HIP_PLACE.sub(lambda m: f"{m[1].lower()}{m[2]}.{m[3]}", text) for text in code]
         text = "".join(texts)
         accesses = self._accesses.of(function)
@@ -605,7 +607,7 @@ class _Reader:
             has_barrier="__syncthreads" in text,
             has_shared=shares,
             is_flat=_PLACE.search(_INDEX.sub("", _PLACE_CAST.sub("", text))) is None,
-            asks_elsewhere=_PLACE.search("".join(texts[1:])) is not None,
+            asks_elsewhere=_PLACE.search("".join(texts[1 : len(used)])) is not None,
         )
         other = self.kernels.setdefault(kernel.label, kernel)
         if other.extent != kernel.extent and self._text(other.extent) != self._text(kernel.extent):
