@@ -22,6 +22,7 @@ from mptune.precision import PRECISIONS
 #: Begins the name of an output that has none in the run; its number follows.
 UNNAMED: Final = "output "
 _DECORATION: Final = re.compile(r"\b(const|volatile|struct|__restrict__|__restrict)\b|[*&]")
+_VECTOR: Final = re.compile(r"^(double|float|int)[1-4]$")
 #: Bits of C++'s integers, by the word that decides their size.
 _BITS: Final = {"bool": 8, "char": 8, "short": 16, "long": 64}
 #: The operation that combines the partial results of a reduction, by its operator.
@@ -45,12 +46,14 @@ class Answers:
     types: Mapping[str, str]
 
     def of(self, captured: Capture) -> dict[str, Turns]:
-        """Return what a run copied back of variables and of the memory kernels are given, in order of allocation.
+        """Return what a run copied back of variables and of the memory kernels and libraries are given, by allocation.
 
         Structs of numbers of several types come last, each of their fields for itself, as adopting has them.
         """
         names = {each.id: each.name for each in captured.allocations.values() if each.kind == "symbol"}
         stored = {id: self._of_symbol(name) for id, name in names.items()}
+        elements = {id: _VECTOR.sub(r"\1", copy.element) for id, copy in captured.of_libraries.items()}
+        stored |= {id: _held("", element) for id, element in elements.items()}
         for launch in captured.launches():
             stored.update(self._of_launch(launch))
         whole, fields = list[tuple[str, Turns]](), list[tuple[str, Turns]]()
@@ -121,7 +124,7 @@ class Answers:
                 element = " ".join(_DECORATION.sub("", spelled).split())
                 structs = [memory for each in kernels if (memory := each.parameters[index].memory) is not None]
                 of_name = next((each for each in structs if each.name == element), next(iter(structs), None))
-                scalar = re.sub(r"^(double|float|int)[1-4]$", r"\1", element)
+                scalar = _VECTOR.sub(r"\1", element)
                 if (kind := _held("", scalar) or self._of_memory(of_name)) is not None:
                     yield argument.allocation, kind
             elif isinstance(argument, Structure) and kernels:

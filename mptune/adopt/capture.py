@@ -41,8 +41,8 @@ _LAST_LINES: Final = 3
 #: Characters of each of two lines that differ, in messages, and of those before the first difference.
 _SHOWN_APART: Final = 40
 _BEFORE_DIFFERENCE: Final = 20
-#: In place of the number of a place on the host: the copy is for a kernel that counts as part of the host, or for a call
-#: of a library that only answers the host.
+#: In place of the number of a place on the host: the copy is for a kernel that counts as part of the host, or for a
+#: call of a library that only answers the host.
 FOR_KERNEL: Final = -2
 #: The same: for a call of a library that changes memory, which is what counts.
 FOR_LIBRARY: Final = -4
@@ -256,7 +256,7 @@ class Capture:
 
     @cached_property
     def of_libraries(self) -> Mapping[int, Copy]:
-        """For each allocation that calls of libraries take a copy: of a result, if there is one, and of a known type."""
+        """For each allocation that libraries take a copy: of a result, if there is one, and of a known type."""
         copies = [each for each in self.different if isinstance(each, Copy) and each.library]
         copies.sort(key=lambda each: (bool(each.element), each.target is not None))
         places = ((place, each) for each in copies for place in (each.source, each.target) if place is not None)
@@ -267,20 +267,28 @@ class Capture:
         """What came to the host, by where it was: every copy, in order.
 
         Of memory that the host shares that is the last one. What a kernel of the host reads is part of the answer if no
-        other kernel is given it later.
+        other kernel is given it later; what a library only answers the host about, if nothing computed is copied back.
         """
         found: dict[Place, list[Copy]] = {}
+        asked: dict[Place, list[Copy]] = {}
+        computed, has_answer = set[int](), False
         for each in self.operations():
             match each:
+                case Copy(kind="to_host", source=Place() as place) if each.library and each.host == FOR_KERNEL:
+                    asked[place] = [each]
                 case Copy(kind="to_host", source=Place() as place) if each.host != FOR_LIBRARY:
                     if each.host < 0 or found.get(place, [each])[-1].host < 0:
                         found[place] = []
                     found.setdefault(place, []).append(each)
+                    has_answer |= each.host != FOR_KERNEL and place.allocation in computed
+                case Copy(kind="to_device", target=Place(allocation), host=host) if host == FOR_KERNEL:
+                    computed.add(allocation)
                 case Launch():
+                    computed |= each.allocations
                     for place in [place for place in found if place.allocation in each.allocations]:
                         if found[place][-1].host == FOR_KERNEL:
                             del found[place]
-        return found
+        return found if has_answer else asked | found
 
     @property
     def outputs(self) -> tuple[Copy, ...]:

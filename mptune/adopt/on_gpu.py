@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from mptune.adopt.parsing import ProgramError
 from mptune.adopt.reading import Program
+from mptune.adopt.rewriting import blanked
 from mptune.adopt.running import Built, build_for_gpu, is_of_hip
 from mptune.backends.cuda import CudaBackend, find_nvcc
 from mptune.errors import BackendUnavailableError
+
+#: Calls of libraries between kernels: what they do on a GPU, the recorder does not see.
+_OF_LIBRARIES: Final = re.compile(r"\b(?:thrust::|cub::Device|cublas|cufft|curandGenerate)\w+")
 
 
 def built_for_gpu(program: Program) -> Built:
@@ -22,6 +29,8 @@ def built_for_gpu(program: Program) -> Built:
         raise BackendUnavailableError(f"{name} has no kernels for a GPU: its loops run on the processor")
     if is_of_hip(file.text for file in program.files):
         raise ProgramError(f"{name} is a program of HIP, which is recorded on the processor")
+    for found in filter(None, (_OF_LIBRARIES.search(blanked(file.text)) for file in program.files)):
+        raise ProgramError(f"{name} uses {found[0]} of a library, which is recorded on the processor")
     try:
         nvcc = find_nvcc()
     except BackendUnavailableError as error:

@@ -473,7 +473,9 @@ _INDEX: Final = re.compile(
     r"|(?:gridDim\.(\w)\)?\*\(?blockDim|blockDim\.(\w)\)?\*\(?gridDim)\.(?:\4|\5)\b"
 )
 #: clang's errors of a function or type of CUDA that is not there.
-_NOT_THERE: Final = re.compile(r"(?:use of undeclared identifier|unknown type name) '((?:cuda|hip)[A-Z]\w*)'")
+_NOT_THERE: Final = re.compile(
+    r"(?:use of undeclared identifier|unknown type name) '((?:cuda|hip|cublas|cufft|curand)[A-Z]\w*)'"
+)
 #: clang's errors of an operator that is not there, and the functions' names of pairs, which have them in CUDA.
 _NO_OPERATOR: Final = re.compile(r"invalid operands|invalid argument type|no viable overloaded")
 _PAIR: Final = re.compile(r"\b(?:__)?(?:half2|(?:nv_|hip_)bfloat162)\b")
@@ -570,7 +572,7 @@ class _Reader:
             if missing := re.fullmatch(r"'(.+)' file not found", error.message):
                 remedy = next(text for start, text in _LIBRARIES.items() if missing[1].startswith(start))
                 self.refusals.append(Refusal(error.extent, f"includes {missing[1]}, which is not there", remedy, ""))
-            if missing := _NOT_THERE.fullmatch(error.message):
+            if missing := _NOT_THERE.match(error.message):
                 launches = "Launch" in missing[1]
                 remedy = "launch kernels as k<<<blocks, threads>>>(arguments)" if launches else "do without it"
                 self.refusals.append(Refusal(error.extent, f"uses {missing[1]}, which is not there", remedy, ""))
@@ -583,7 +585,9 @@ class _Reader:
         self.refusals += reasons
         if reasons:
             return
-        code = ("".join(token.text for token in tokens(self._text(inner.extent))) for inner in used)
+        macros = [need.extent for need in needs if need.kind == "macro"]  # (which may name a thread's place)
+        pieces = [*(inner.extent for inner in used), *macros]
+        code = (re.sub(r"\s", "", "".join(token.text for token in tokens(self._text(piece)))) for piece in pieces)
         texts = [_HIP_PLACE.sub(lambda m: f"{m[1].lower()}{m[2]}.{m[3]}", text) for text in code]
         text = "".join(texts)
         accesses = self._accesses.of(function)
@@ -605,7 +609,7 @@ class _Reader:
             has_barrier=waits or WAITS.search(text) is not None,
             has_shared=shares,
             is_flat=not waits and _PLACE.search(_INDEX.sub("", _PLACE_CAST.sub("", text))) is None,
-            asks_elsewhere=_PLACE.search("".join(texts[1:])) is not None,
+            asks_elsewhere=_PLACE.search("".join(texts[1 : len(used)])) is not None,
             libraries=libraries,
         )
         other = self.kernels.setdefault(kernel.label, kernel)

@@ -1,20 +1,23 @@
-"""Calls of libraries between kernels: they compute what NumPy does, and a program that has them is adopted and tuned."""
+"""Calls of libraries between kernels: they compute what NumPy does, and programs that have them are tuned."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.linalg
+from command_line import caller
 from numpy.typing import NDArray
 
 from mptune.adopt.parsing import SourceFile
+from mptune.adopt.reading import read
 from mptune.adopt.running import build, run
+from mptune.interop import read_run
 
 PROGRAMS = Path(__file__).parent / "programs" / "libraries"
-Printed = Mapping[str, NDArray[np.float64]]
 
 
 def printed(name: str, folder: Path) -> dict[str, list[NDArray[np.float64]]]:
@@ -139,3 +142,42 @@ def test_transforms_of_any_length(tmp_path: Path) -> None:
     agrees(found["real"][0], np.fft.rfft2(x))
     agrees(found["real_back"][0], 60 * x)
     agrees(found["columns"][0], np.fft.fft(numbers(48).view(complex).reshape(8, 3), axis=0))
+
+
+@pytest.mark.full
+def test_a_program_that_calls_libraries_is_tuned_but_for_what_they_are_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    call, which = caller(monkeypatch, capfd), shutil.which
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("shutil.which", lambda name, *given: None if name == "nvcc" else which(name, *given))
+    shutil.copy(PROGRAMS / "solver.cu", tmp_path)
+    adopted = json.loads(call("adopt", "--json", "solver.cu", "-o", "adopted/solver", "--", "16").out)
+    assert adopted["kept"] == {"matrix": "cublasDgemv takes its memory for this type"}
+    assert [each["name"] for each in adopted["parameters"]] == ["stiffness_type", "weight_type"]
+    outputs = [each for each in adopted["buffers"] if each["role"] == "output"]
+    assert [(each["name"], each["type"]) for each in outputs] == [("cublasDaxpy_output", "fp64")]
+    assert max(adopted["errors"].values()) == 0
+    # What fresh inputs change reaches the answer through the libraries, in which the host's loop ends.
+    assert adopted["draws"]["of"] == "data"
+
+    how = ("--max-error", "1e-3", "--budget", "4", "--inputs", "1", "--verify", "0", "--backend", "host")
+    tuned = json.loads(call("tune", "--json", "./adopted/solver", *how, "--output", "solver.db").out)
+    assert tuned["best"]["error"] <= 1e-3
+    trials = read_run(tmp_path / "solver.db").trials
+    narrow = next(n for n, each in enumerate(trials, 1) if each.configuration.get("stiffness_type") == "fp32")
+    written = call("emit", "--json", "solver.db", "--into", "solver.cu", "-o", "new.cu", "--configuration", narrow)
+    emitted = json.loads(written.out)
+    assert 0 < emitted["error"] < 1e-3
+    assert emitted["check"] == {"original": "passed", "patched": "passed"}
+    text = (tmp_path / "new.cu").read_text()
+    assert "float *d_stiffness" in text or "float* d_stiffness" in text
+    assert "double *matrix, *x, *r, *p, *ap;" in text
+
+
+def test_a_function_that_a_library_has_and_mptune_has_not_is_refused_by_name(tmp_path: Path) -> None:
+    source = tmp_path / "program.cu"
+    text = (PROGRAMS / "solver.cu").read_text().replace("cublasDestroy(", "cublasDfactorise(")
+    source.write_text(text)
+    (refusal,) = read([source]).refusals
+    assert "uses cublasDfactorise, which is not there; do without it" in str(refusal)

@@ -535,3 +535,15 @@ def test_two_kernels_of_one_name_are_refused_in_one_line(second: str, tmp_path: 
     assert str(error.value) == (
         "two.cu:2: kernel run cannot be adopted: it has the name of another kernel (two.cu:1); rename one of them"
     )
+
+
+def test_a_thread_s_place_in_a_macro_is_seen(tmp_path: Path) -> None:
+    source = tmp_path / "places.cu"
+    source.write_text(
+        "#define ROW ((gridDim.x * blockIdx.y + blockIdx.x) * blockDim.x + threadIdx.x)\n"
+        "#define INDEX (blockIdx.x * blockDim.x + threadIdx.x)\n"
+        "__global__ void rows(double* x, int n) { if (ROW < n) x[ROW] *= 2.0; }\n"
+        "__global__ void flat(double* x, int n) { if (INDEX < n) x[INDEX] *= 2.0; }\n"
+        "int main() { double* x; cudaMalloc(&x, 8 * 64); rows<<<dim3(2, 2), 16>>>(x, 64); flat<<<4, 16>>>(x, 64); }\n"
+    )
+    assert {kernel.name: kernel.is_flat for kernel in read([source]).kernels} == {"rows": False, "flat": True}

@@ -2,10 +2,12 @@
 #pragma once
 
 #include "mptune_layer/blas.hpp"
+#include "mptune_layer/letters_begin.hpp"
 
 #define MPTUNE_BLAS(name) cublas##name
 #include "mptune_layer/blas_functions.hpp"
 #undef MPTUNE_BLAS
+#include "mptune_layer/letters_end.hpp"
 
 inline const char* cublasGetStatusString(cublasStatus_t status) {
     return status == CUBLAS_STATUS_SUCCESS ? "the operation completed successfully" : "the operation failed";

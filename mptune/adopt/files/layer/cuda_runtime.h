@@ -1,6 +1,8 @@
 // Stands in for CUDA's own header: the same names, on the processor.
 #pragma once
 
+#include "mptune_layer/letters_begin.hpp"
+
 #include "mptune_layer/api.hpp"
 
 #if defined(MPTUNE_READING)
@@ -18,3 +20,5 @@
 #define __device__
 #define __global__
 #endif
+
+#include "mptune_layer/letters_end.hpp"

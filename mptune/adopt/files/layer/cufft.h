@@ -12,6 +12,8 @@
 #include "cuComplex.h"
 #include "mptune_layer/blas.hpp"
 
+#include "mptune_layer/letters_begin.hpp"
+
 #define CUFFT_FORWARD -1
 #define CUFFT_INVERSE 1
 typedef enum {
@@ -269,3 +271,5 @@ MPTUNE_EXECUTE(cufftExecC2R, float2, float, , CUFFT_INVERSE)
 MPTUNE_EXECUTE(cufftExecZ2D, double2, double, , CUFFT_INVERSE)
 #undef MPTUNE_DIRECTION
 #undef MPTUNE_EXECUTE
+
+#include "mptune_layer/letters_end.hpp"

@@ -9,6 +9,8 @@
 
 #include "mptune_layer/library_calls.hpp"
 
+#include "mptune_layer/letters_begin.hpp"
+
 typedef enum {
     CURAND_STATUS_SUCCESS = 0, CURAND_STATUS_VERSION_MISMATCH = 100, CURAND_STATUS_NOT_INITIALIZED, CURAND_STATUS_ALLOCATION_FAILED,
     CURAND_STATUS_TYPE_ERROR, CURAND_STATUS_OUT_OF_RANGE, CURAND_STATUS_LENGTH_NOT_MULTIPLE,
@@ -96,3 +98,5 @@ inline curandStatus_t curandGeneratePoisson(curandGenerator_t generator, unsigne
     std::poisson_distribution<unsigned> found(mean);
     return mptune_layer::generated(out, count, [&] { return found(generator->engine); });
 }
+
+#include "mptune_layer/letters_end.hpp"

@@ -15,6 +15,8 @@
 #include "cuda_fp16.h"
 #include "mptune_layer/library_calls.hpp"
 
+#include "mptune_layer/letters_begin.hpp"
+
 typedef enum cudaDataType_t {
     CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16F = 2, CUDA_R_8I = 3, CUDA_C_32F = 4, CUDA_C_64F = 5, CUDA_C_16F = 6,
     CUDA_R_8U = 8, CUDA_R_32I = 10, CUDA_R_16BF = 14
@@ -320,3 +322,5 @@ struct places {
 
 }  // namespace blas
 }  // namespace mptune_layer
+
+#include "mptune_layer/letters_end.hpp"

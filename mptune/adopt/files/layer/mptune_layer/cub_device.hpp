@@ -5,6 +5,8 @@
 #include "mptune_layer/cub.hpp"
 #include "mptune_layer/thrust.hpp"
 
+#include "mptune_layer/letters_begin.hpp"
+
 #if defined(MPTUNE_READING)
 #pragma clang force_cuda_host_device begin
 #endif
@@ -388,3 +390,5 @@ struct DeviceFor {
 #if defined(MPTUNE_READING)
 #pragma clang force_cuda_host_device end
 #endif
+
+#include "mptune_layer/letters_end.hpp"

@@ -9,6 +9,8 @@
 
 #include "mptune_layer/api.hpp"
 
+#include "mptune_layer/letters_begin.hpp"
+
 namespace mptune_layer {
 
 // The name of a number type as C++ spells it; "" for any other type.
@@ -78,3 +80,5 @@ class library_call {
 };
 
 }  // namespace mptune_layer
+
+#include "mptune_layer/letters_end.hpp"

@@ -21,6 +21,8 @@
 
 #include "mptune_layer/library_calls.hpp"
 
+#include "mptune_layer/letters_begin.hpp"
+
 #if defined(MPTUNE_READING)
 #pragma clang force_cuda_host_device begin
 #endif
@@ -1257,3 +1259,5 @@ struct element_of<thrust::device_ptr<T>> : element_of<T*> {};
 #if defined(MPTUNE_READING)
 #pragma clang force_cuda_host_device end
 #endif
+
+#include "mptune_layer/letters_end.hpp"

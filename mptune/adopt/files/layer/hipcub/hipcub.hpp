@@ -1,0 +1,7 @@
+// hipCUB: cub under another name.
+#pragma once
+
+#include "../hip/hip_runtime.h"
+#include "../cub/cub.cuh"
+
+namespace hipcub = cub;
