@@ -147,6 +147,18 @@ class Refusal:
         return f"{self.extent}: {subject} cannot be adopted: it {self.what}; {self.remedy}"
 
 
+class KernelRefusedError(ProgramError):
+    """A run, or a compiler, shows that a kernel cannot be adopted.
+
+    Attributes:
+        refusal: the kernel and the reason.
+    """
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
     """An error of clang, with its place; the place is None outside the program's files."""

@@ -36,6 +36,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -714,6 +715,19 @@ std::vector<allocation*> reached(const argument* arguments, unsigned count, cons
     return {found.begin(), found.end()};
 }
 
+// Adds the allocations that pointers in memory lead to.
+void reach_further(const void* content, size_t bytes, std::vector<allocation*>& found) {
+    const char* const first = allocations().begin()->first;
+    const char* const last = allocations().rbegin()->first + allocations().rbegin()->second.bytes;
+    for (size_t at = 0; at + sizeof(void*) <= bytes; at += sizeof(void*)) {
+        const char* pointer;
+        memcpy(&pointer, static_cast<const char*>(content) + at, sizeof pointer);
+        if (pointer < first || pointer >= last) continue;
+        allocation* const a = find(pointer);
+        if (a != nullptr && std::find(found.begin(), found.end(), a) == found.end()) found.push_back(a);
+    }
+}
+
 }  // namespace
 
 const char* label(const char* name, const char* const* arguments, unsigned count) {
@@ -748,11 +762,13 @@ void launch(const site& at, const prepared& kernel, const extents& shape) {
     const bool is_own = r.is_on() && r.runs_itself(at.kernel);
     if (is_own) {
         touched = reached(arguments, count);
-        for (allocation* const a : touched) {
+        for (size_t i = 0; i < touched.size(); ++i) {
+            allocation* const a = touched[i];
             void* const content = r.is_live() ? a->start : const_cast<void*>(readable(*a, a->start, a->bytes));
             if (content == nullptr) continue;
             note_copy_to_host(*a, a->start, content, a->bytes, -2);
             a->seen = digest_of(content, a->bytes).a;
+            reach_further(content, a->bytes, touched);
         }
     }
     const site* const outer = running;

@@ -134,8 +134,12 @@ cudaError_t allocate(void** pointer, size_t bytes, kind of) {
     if (bytes == 0) return cudaSuccess;
     if (bytes > memory_bytes() || allocated_bytes + bytes > memory_bytes()) return failed(cudaErrorMemoryAllocation);
     // Zeroed, as fresh memory of a GPU is: two runs then see the same.
-    void* const room = mmap(nullptr, bytes + 2 * margin, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    // At the same addresses in each run, too, where nothing else is there: pointers in memory are then the same.
+    static char* next = reinterpret_cast<char*>(0x100000000000);
+    const size_t whole = (bytes + 2 * margin + 4095) / 4096 * 4096;
+    void* const room = mmap(next, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED) return failed(cudaErrorMemoryAllocation);
+    next += whole;
     char* const start = static_cast<char*>(room) + margin;
     if (bytes >= 1 << 22) madvise(room, bytes + 2 * margin, MADV_HUGEPAGE);
     allocated_bytes += bytes;
