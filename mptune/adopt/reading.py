@@ -491,7 +491,7 @@ _FORBIDDEN: Final = (
     (re.compile(r"__syncthreads_(?:or|and|count)"), "votes of a block",
      "count in shared memory between __syncthreads()"),
     (re.compile(r"__v[a-z]+[24]"), "instructions on the bytes of a word", "compute each byte for itself"),
-    (re.compile(r"__trap|__nanosleep|clock64|wall_clock64"),
+    (re.compile(r"__trap|__nanosleep|clock|clock64|wall_clock64"),
      "what only a GPU has (__trap, clocks)", "leave it out: mptune measures times itself"),
 )  # fmt: skip
 _NAMED: Final = ("VAR_DECL", "PARM_DECL", "FIELD_DECL", "FUNCTION_DECL")
@@ -733,7 +733,7 @@ class _Reader:
             for name, whole in self._macros_used(unit, place):
                 found.setdefault((*order(unit, whole), ""), Declaration("macro", name, whole))
         within = {one for one in found.values() for other in found.values() if one.extent in other.extent != one.extent}
-        return tuple(found[place] for place in sorted(found) if found[place] not in within)
+        return tuple(_callees_first([found[place] for place in sorted(found) if found[place] not in within]))
 
     def _macros_used(self, unit: TranslationUnit, extent: Extent) -> Iterator[tuple[str, Extent]]:
         """Yield the program's macros that are used in a piece, and those that these use, with their definitions."""
@@ -831,6 +831,22 @@ def arguments_by_address(call: Node) -> list[Node] | None:
     values = next((child for child in declared.children if child.kind == "INIT_LIST_EXPR"), None)
     found = [without_casts(child) for child in values.children] if values is not None else []
     return found if found and all(each.operator == "&" for each in found) else None
+
+
+def _callees_first(needs: Sequence[Declaration]) -> Iterator[Declaration]:
+    """Yield declarations in order, but an instantiation after those it calls: all of a template are at one place."""
+    labels = {need.label for need in needs if need.arguments}
+    waiting, done = list(needs), set[str]()
+    while waiting:
+        ready = [
+            need
+            for need in waiting
+            if all(call.label in done or call.label not in labels or call.label == need.label for call in need.calls)
+        ]
+        need = (ready or waiting)[0]
+        waiting.remove(need)
+        done.add(need.label)
+        yield need
 
 
 def _is_undefined(unit: TranslationUnit, called: Any) -> bool:

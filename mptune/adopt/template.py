@@ -47,11 +47,12 @@ SCOPED: Final = re.compile(r"\b(?:a|unsafeA)(tomic[A-Z][A-Za-z]*)(?:_(?:block|sy
 _OTHER_WORDS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (
         re.compile(
-            r"(?:::\s*)?\bstd\s*::\s*(?=(?:min|max|abs|swap|isnan|isinf|isfinite|numeric_limits|is_same(?:_v)?"
+            r"(?:::\s*)?\bstd\s*::\s*(?=(?:min|max|abs|clamp|swap|isnan|isinf|isfinite|numeric_limits|is_same(?:_v)?"
             r"|conditional(?:_t)?|enable_if(?:_t)?|is_floating_point(?:_v)?|is_integral(?:_v)?|is_arithmetic(?:_v)?)\b)"
         ),
         "mp::",
     ),
+    (re.compile(r"(?:::\s*)?\bstd\s*::\s*move\b(?=\s*\()"), ""),
     (re.compile(r"\bstd\s*::\s*(?=(?:u?int(?:8|16|32|64|ptr)_t|size_t|ptrdiff_t)\b)"), ""),
     (re.compile(r"\bmake_(double|float)([234])\b"), r"mp::make_vec\2<\1>"),
     *((re.compile(rf"\bhip{at}_([xyz])\b"), rf"{at[0].lower()}{at[1:]}.\1") for at in _INDICES),
@@ -439,7 +440,8 @@ class _Edited:
             return text
         text = _TEMPLATE.sub("", text, count=1)
         return _without_parameters(
-            re.sub(rf"\b{need.name}(?=\s*\()", _identifier(need.label), text, count=1), need.arguments
+            re.sub(rf"\b{need.name}\s*(?:<[^;{{}}()]*>)?(?=\s*\()", _identifier(need.label), text, count=1),
+            need.arguments,
         )
 
     def _let_be_filled(self, edits: Edits, struct: Declaration) -> None:

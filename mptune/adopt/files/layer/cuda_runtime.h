@@ -5,6 +5,7 @@
 
 #if defined(MPTUNE_READING)
 #include "mptune_layer/mathematics.hpp"
+#include "mptune_layer/textures.hpp"
 #elif defined(__CUDACC__) || defined(__HIPCC__)
 #include <assert.h>
 #include <limits.h>
@@ -13,6 +14,7 @@
 
 #include "mptune_layer/mathematics.hpp"
 #include "mptune_layer/launch.hpp"
+#include "mptune_layer/textures.hpp"
 #else
 #define __host__
 #define __device__
