@@ -30,6 +30,7 @@ from mptune.adopt.parsing import (
     labelled,
     parse,
     specialisation_of,
+    specialised_from,
     without_casts,
 )
 from mptune.adopt.rewriting import blanked, has_device_code
@@ -449,6 +450,7 @@ def _tuned(program: Program, names: Sequence[str]) -> tuple[str, ...]:
 NESTED: Final = "launches a kernel itself"
 _KINDS: Final = {
     **dict.fromkeys(("STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE"), "struct"),
+    "CLASS_TEMPLATE_PARTIAL_SPECIALIZATION": "struct",
     **dict.fromkeys(("TYPEDEF_DECL", "TYPE_ALIAS_DECL", "TYPE_ALIAS_TEMPLATE_DECL"), "typedef"),
     "ENUM_DECL": "enum",
 }
@@ -548,11 +550,19 @@ class _Reader:
         self._own |= {function.name for function in self._functions.values()}
         self._known: dict[str, _Facts] = {}
         #: Of each file that a compiler is given: macros by name, and their uses in order.
-        self._macros: dict[Path, tuple[dict[str, Node], list[tuple[Extent, str]]]] = {}
+        self._macros: dict[Path, tuple[dict[str, list[Extent]], list[tuple[Extent, str]]]] = {}
         for unit in units:
-            macros = {node.spelling: node for node in unit.top if node.kind == "MACRO_DEFINITION"}
+            macros: dict[str, list[Extent]] = {}
+            for node in unit.top:
+                if node.kind == "MACRO_DEFINITION" and node.extent is not None:
+                    macros.setdefault(node.spelling, []).append(node.extent)
             uses = [node for node in unit.top if node.kind == "MACRO_INSTANTIATION" and node.spelling in macros]
             self._macros[unit.path] = macros, sorted((n.extent, n.spelling) for n in uses if n.extent is not None)
+        #: What a class template is for some arguments, by clang's name of the template.
+        self._special: dict[str, list[Node]] = {}
+        for node in (node for unit in units for node in unit.top if _KINDS.get(node.kind) == "struct"):
+            if template := specialised_from(node):
+                self._special.setdefault(template, []).append(node)
         self._not_there()
         for function in (function for unit in units for function in unit.functions):
             if function.is_kernel:
@@ -719,6 +729,10 @@ class _Reader:
         waiting = list(targets.values())
         while waiting:
             target = waiting.pop()
+            for special in self._special.get(target.usr, ()):
+                if (special.usr, True) not in targets:
+                    targets[special.usr, True] = special
+                    waiting.append(special)
             declaration = self._declaration(target) if target.usr != kernel.usr else None
             if declaration is None or declaration.extent == kernel.extent:
                 continue
@@ -745,9 +759,10 @@ class _Reader:
         seen: set[str] = set()
         while waiting:
             name = waiting.pop()
-            definition = macros[name].extent if name in macros and name not in seen else None
+            known = macros.get(name, []) if name not in seen else []
             seen.add(name)
-            if definition is not None:
+            before = [each for each in known if unit.order(each) < unit.order(extent)]  # some are defined again
+            if definition := next(iter((before or known)[-1:]), None):
                 text = next(file.text for file in unit.files() if file.path == definition.file)
                 whole = dataclasses.replace(definition, start=text.rindex("#", 0, definition.start))
                 yield name, whole

@@ -33,6 +33,11 @@ def _standard_library() -> NDArray[np.float64]:
     return np.asarray(total + np.exp(-low) + np.clip(high, 0.0, 1.0))
 
 
+def _language() -> NDArray[np.float64]:
+    y = np.hypot(X, 2.0) + (1.0 + X / 64.0) ** 10 + np.arange(256) % 2
+    return np.abs((0.75 * y + 0.75).reshape(2, 128)[:, ::-1].ravel() - X)
+
+
 def _pitched() -> NDArray[np.float64]:
     slices = (np.arange(540) % 101 / 8.0).reshape(3, 180)
     return np.asarray(0.5 * slices.sum(0))
@@ -75,6 +80,7 @@ CONSTRUCTS = {
     "clocks": Construct(lambda: 4 * X, ("twice",), ("timed",)),
     "graph": Construct(lambda: 3 * 0.75 * X, ("add",)),
     "lambda": Construct(lambda: 3 * (X + X[::-1]) + X, ("inner",), ("each",)),
+    "language": Construct(_language, ("first", "second")),
     "pitched": Construct(_pitched, ("halve",), ("add",)),
     "pointers": Construct(lambda: 2 * X**2 + 0.125 + X + 0.25, ("run",)),
     "printed": Construct(lambda: 3 * X + 0.5, ("scale",)),
