@@ -65,6 +65,7 @@ _CONSTANT_VECTOR: Final = re.compile(r"make_(?:double|float)([234])(?=\s*\([\d.,
 #: What a type class has that a kernel is given.
 _DECLARED: Final = ("parameter", "field")
 _TEMPLATE: Final = re.compile(r"\btemplate\s*<[^{;()]*?>\s*(?=[\w_])")
+_OPENED: Final = re.compile(r"\((?![)*&])")
 _CONSTANT: Final = re.compile(r"\bconstexpr\b(?!\s+\w+\s*=)(?=[^(){};=]*\()")
 _STRUCTS: Final = ("STRUCT_DECL", "CLASS_DECL", "CLASS_TEMPLATE")
 #: The word before a class's name, in what comes before its body.
@@ -598,7 +599,13 @@ def _without_parameters(text: str, arguments: Iterable[TemplateArgument]) -> str
         else f"static_cast<{argument.kind}>({argument.value})"
         for argument in arguments
     }
-    return _WORD.sub(lambda found: values.get(found[1], found[1]), text) if values else text
+
+    def shown(found: re.Match[str]) -> str:
+        value = values.get(found[1], found[1])
+        is_cast = " " in value and _OPENED.match(text, found.end())  # T(x), of a type of several words
+        return f"static_cast<{value}>" if is_cast else value
+
+    return _WORD.sub(shown, text) if values else text
 
 
 def _in_kernel(macro: str, arguments: Iterable[TemplateArgument]) -> str:
