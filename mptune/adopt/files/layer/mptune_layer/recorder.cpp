@@ -62,6 +62,9 @@ cudaError_t MPTUNE_REAL(cudaFree)(void* pointer);
 cudaError_t MPTUNE_REAL(cudaFreeHost)(void* pointer);
 cudaError_t MPTUNE_REAL(cudaMemcpy)(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t MPTUNE_REAL(cudaMemset)(void* pointer, int value, size_t bytes);
+#if defined(MPTUNE_ON_GPU)
+cudaError_t MPTUNE_REAL(cudaMemcpy3D)(const cudaMemcpy3DParms* copy);
+#endif
 
 // Of host_memory.cpp, where that is linked.
 __attribute__((weak)) bool mptune_host_memory(const void* pointer, void** start, size_t* bytes);
