@@ -126,6 +126,7 @@ def facts_of(texts: Iterable[str]) -> dict[str, KernelFacts]:
     templates: set[str] = set()
     definitions: dict[str, int] = {}
     in_namespaces: set[str] = set()
+    parameters: dict[str, set[int]] = {}
 
     def note(name: str, body: str) -> None:
         uses.setdefault(name, set()).update(_NAME.findall(body))
@@ -145,6 +146,8 @@ def facts_of(texts: Iterable[str]) -> dict[str, KernelFacts]:
             if name:
                 definitions.setdefault(name, 0)
                 definitions[name] += text[end:].lstrip()[:1] == "{"
+                opening = text.index("(", text.index(name, start.end()))
+                parameters.setdefault(name, set()).add(len(commas(text, opening + 1)))
                 if _is_in_braces(text, start.start(), r"\bextern\s*$"):
                     in_namespaces.add(name)
                 if re.search(
@@ -160,7 +163,7 @@ def facts_of(texts: Iterable[str]) -> dict[str, KernelFacts]:
             waiting += found
         names = set().union(*(uses.get(used, set()) for used in reached))
         facts[name] = KernelFacts(
-            has_address=name not in templates and count <= 1,
+            has_address=name not in templates and count <= 1 and len(parameters[name]) == 1,
             waits=any(map(_WAITS.search, names)),
             counts=any(map(_COUNTS.search, names)),
             is_in_phases=not uses.get(name, set()).isdisjoint(("MPTUNE_PHASE", "MPTUNE_TILES")),
