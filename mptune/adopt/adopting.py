@@ -40,7 +40,7 @@ from mptune.adopt.launched import classes_in
 from mptune.adopt.makefiles import SOURCES, Project, project_in, project_of_database
 from mptune.adopt.on_gpu import built_for_gpu
 from mptune.adopt.origins import origin
-from mptune.adopt.parsing import ProgramError, Refusal, SourceFile
+from mptune.adopt.parsing import KernelRefusedError, ProgramError, Refusal, SourceFile
 from mptune.adopt.reading import GRID, IN_STEP, NESTED, Program, own_files, paddings, read
 from mptune.adopt.running import Built, TooLargeError, build, is_of_hip, run, stopwatch
 from mptune.adopt.shortening import COUNT, macros_of, recorded
@@ -164,7 +164,30 @@ class _Compiled:
 def _adopted(
     compiled: _Compiled, settings: AdoptSettings, folder: Path, began: float, on_progress: Callable[[str], None]
 ) -> tuple[Adopted, dict[str, Any]]:
-    """Run a program, write what it does to a folder, and check that; as :func:`adopt`."""
+    """Run a program, write what it does to a folder, and check that; as :func:`adopt`.
+
+    A kernel that a run or a compiler refuses stays as it is, and the rest is adopted without it.
+    """
+    try:
+        return _adopted_as_it_is(compiled, settings, folder, began, on_progress)
+    except KernelRefusedError as error:
+        name = plain_name(error.refusal.kernel)
+        refused = {**compiled.refused, name: error.refusal}
+        rest = tuple(kernel for kernel in compiled.program.kernels if kernel.name != name)
+        program = dataclasses.replace(
+            compiled.program, kernels=rest, refusals=(*compiled.program.refusals, error.refusal)
+        )
+        if name in compiled.refused or not rest:
+            raise ProgramError("\n".join(map(str, refused.values()))) from None
+        return _adopted(
+            dataclasses.replace(compiled, program=program, refused=refused), settings, folder, began, on_progress
+        )
+
+
+def _adopted_as_it_is(
+    compiled: _Compiled, settings: AdoptSettings, folder: Path, began: float, on_progress: Callable[[str], None]
+) -> tuple[Adopted, dict[str, Any]]:
+    """The same; raise KernelRefusedError if a kernel cannot be adopted."""
     project = compiled.project
     with tempfile.TemporaryDirectory(prefix=".adopted-", dir=folder.parent) as made_in:
         scratch = Path(made_in)
@@ -198,7 +221,10 @@ def _adopted(
             except ProgramError:
                 raise
             except MptuneError as error:
-                raise ProgramError(_told_in_program(program, made, error, "cannot be adopted")) from None
+                refusal = _cited(program, made, error)
+                if refusal is None:
+                    raise ProgramError(f"{made.name} cannot be adopted: {error}") from None
+                raise KernelRefusedError(refusal) from None
 
         parameter_of = parameters_of(_free(program, classes), settings.types)
         on_progress("writing templates and definition")
@@ -231,7 +257,12 @@ def _adopted(
             *notes_of_draws,
         ]
         if narrower is not None:
-            why = _told_in_program(program, made, narrower, "cannot have narrower types")
+            cited = _cited(program, made, narrower)
+            why = f"{made.name} cannot have narrower types: {narrower}"
+            if cited is not None:
+                why = (
+                    f"{cited.extent}: kernel {cited.kernel} cannot have narrower types: it {cited.what}; {cited.remedy}"
+                )
             document["notes"].append(f"trials fail: {why}")
         document["notes"] += [*built.notes, *([compiled.note] if compiled.note else [])]
         (made.folder / RECORD).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
@@ -360,6 +391,10 @@ def _read_and_built(settings: AdoptSettings, project: Project, on_progress: Call
         _check(program)
         on_progress("compiling the program")
         refused = _refused(program)
+        rest = tuple(kernel for kernel in program.kernels if kernel.name not in refused)
+        program = dataclasses.replace(program, kernels=rest)
+        if not rest:
+            raise ProgramError("\n".join(map(str, refused.values())))
         try:
             return _Compiled(program, project, _built(program, split_kernels(program)), "host", refused)
         except ProgramError as error:
@@ -394,19 +429,15 @@ def _check(program: Program) -> None:
 def _refused(program: Program) -> dict[str, Refusal]:
     """Return the kernels that cannot be adopted, by name, each with the first reason.
 
-    Raises:
-        ProgramError: an instantiation of a template can be and another cannot, which a run does not tell apart.
+    All instantiations of a template are refused together, since a run does not tell them apart.
     """
     found: dict[str, Refusal] = {}
     for refusal in program.refusals:
         if not refusal.is_loop:
             found.setdefault(plain_name(refusal.kernel), refusal)
     launched = {site.kernel for site in program.launches}
-    for name in {kernel.name for kernel in program.kernels} & found.keys():
-        refusal = found.pop(name)
-        if refusal.kernel in launched:
-            raise ProgramError(str(refusal))
-    return found
+    adopted = {kernel.name for kernel in program.kernels}
+    return {name: each for name, each in found.items() if name not in adopted or each.kernel in launched}
 
 
 def _built(program: Program, files: Sequence[SourceFile]) -> Built:
@@ -592,20 +623,18 @@ def _likely_cause(captured: Capture, again: Capture) -> str:
     return "does a thread depend on the order of others, or read memory that nobody wrote?"
 
 
-def _told_in_program(program: Program, made: Adopted, error: MptuneError, what: str) -> str:
-    """Return what cannot be done where templates do not compile, or run, with the line that one is of."""
+def _cited(program: Program, made: Adopted, error: MptuneError) -> Refusal | None:
+    """Return the kernel whose template does not compile, with the line of the program; None for another error."""
     message = str(error)
     words = re.search(r"\berror: (.*)", message) or re.search(r"(.*)", message)
     cited = re.search(r"(\w+)\.cu\.j2:(\d+): error:", message) or re.search(r"(\w+)\.cu\.j2:(\d+)", message)
     kernel = next((each for each in program.kernels if cited is not None and each.identifier == cited[1]), None)
     if cited is None or kernel is None or words is None:
-        return f"{made.name} {what}: {message}"
+        return None
     text = (made.folder / f"{cited[1]}.cu.j2").read_text(encoding="utf-8")
     place, line = origin(program, kernel, text, int(cited[2])) or (kernel.extent, "")
-    return (
-        f"{place}: kernel {kernel.label} {what}: what was written of this line does not compile ({words[1]}):\n"
-        f"  {line}\nwrite it, or what it uses, in plainer C++"
-    )
+    what = f"does not compile as a template ({words[1]}): {line.strip()}"
+    return Refusal(place, what, "write it, or what it uses, in plainer C++", kernel.label)
 
 
 def _are_cut_alike(ours: NDArray[Any], theirs: NDArray[Any]) -> bool:
@@ -808,10 +837,13 @@ def _notes_of_macros(program: Program, run: Program) -> Iterator[str]:
         yield f"run with -D {name}={run.defines[name]} (the text says {own}: too long on a processor)"
 
 
-def _notes_of_parts(refused: Iterable[str]) -> Iterator[str]:
+def _notes_of_parts(refused: Mapping[str, Refusal]) -> Iterator[str]:
     """Yield what of a run is not tuned: kernels that cannot be adopted."""
-    for name in refused:
-        yield f"{name} is not adopted: it runs on the host in the program's own types"
+    for name, each in refused.items():
+        yield (
+            f"{name} is not adopted: it runs on the host in the program's own types, which its memory keeps, since it "
+            f"{each.what} ({each.extent}); {each.remedy}"
+        )
 
 
 def _notes_of_types(made: Adopted) -> Iterator[str]:

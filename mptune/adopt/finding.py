@@ -37,7 +37,7 @@ from mptune.adopt.launched import (
 )
 from mptune.adopt.live import SHARED
 from mptune.adopt.number_types import PRECISIONS, vector_of
-from mptune.adopt.parsing import ProgramError
+from mptune.adopt.parsing import KernelRefusedError, ProgramError, Refusal
 from mptune.adopt.progress import Turns, came_to_nothing
 from mptune.adopt.reading import Memory, Parameter, Program
 from mptune.adopt.sizes import FoundSizes
@@ -71,7 +71,8 @@ def find(
     """Find out what a definition of a program is made of; see :func:`mptune.adopt.writing.write` for the arguments.
 
     Raises:
-        ProgramError: what the program did cannot be adopted.
+        KernelRefusedError: what a kernel did cannot be adopted.
+        ProgramError: no kernel that is adopted computes what the program copies back.
     """
     known = _Known(program, classes, parameter_of, capture)
     launched, launch_at = find_launched(program, capture, lambda kernel: known.unused(kernel.identifier, _OF_MODULE))
@@ -153,14 +154,17 @@ class _Known:
         for found in reversed(self.classes.classes):
             if any((member.function, member.name) == ("", symbol.name) for member in found.members):
                 return found.scalar, self._precision_of(found, found.scalar)
-        for need in (need for kernel in self.program.kernels for need in kernel.needs if need.name == symbol.name):
+        uses = [(n, kernel) for kernel in self.program.kernels for n in kernel.needs if n.name == symbol.name]
+        for need, _ in uses:
             if need.memory is not None and not need.memory.has_pointers:
                 scalar = need.memory.numbers[0]
                 if scalar in INTEGERS:
                     return scalar, ""
                 if scalar in NUMPY:
                     return scalar, self._precision_of(self._class_in(need.memory), scalar)
-        raise ProgramError(f"the variable {symbol.name} is of a type that cannot be adopted; use arrays of numbers")
+        need, kernel = uses[0]
+        what = f"uses {symbol.name}, a variable of a type that cannot be adopted"
+        raise KernelRefusedError(Refusal(need.extent, what, "use arrays of numbers", kernel.label))
 
     def _class_in(self, memory: Memory) -> TypeClass | None:
         """Return the class of the numbers that structs in memory are made of."""
@@ -341,7 +345,7 @@ def _buffers(known: _Known, launched: Iterable[LaunchedKernel]) -> dict[int, Ado
     for allocation, passed in sorted(uses.items(), key=lambda use: use[0]):
         each, parameter = passed[0]
         name = known.unused(_host_name(known, each, parameter) or parameter.name)
-        memory = _common_memory([other for _, other in passed])
+        memory = _common_memory(passed)
         scalar, components = memory.numbers[0], memory.components
         elements = known.capture.allocations[allocation].bytes // bytes_of(scalar) // components
         found[allocation] = AdoptedBuffer(
@@ -388,28 +392,28 @@ def _host_name(known: _Known, each: LaunchedKernel, parameter: Parameter) -> str
     return ""
 
 
-def _common_memory(parameters: Sequence[Parameter]) -> Memory:
+def _common_memory(passed: Sequence[tuple[LaunchedKernel, Parameter]]) -> Memory:
     """Return what an element is made of that is passed as several parameters.
 
     Raises:
-        ProgramError: these do not agree, or it cannot be adopted.
+        KernelRefusedError: these do not agree, or it cannot be adopted.
     """
-    memories = [parameter.memory for parameter in parameters if parameter.memory is not None]
-    scalars = {memory.numbers[0]: other for memory, other in zip(memories, parameters, strict=True)}
+
+    def refused(each: LaunchedKernel, parameter: Parameter, what: str, remedy: str) -> KernelRefusedError:
+        return KernelRefusedError(Refusal(parameter.extent, what, remedy, each.kernel.label))
+
+    memories = [parameter.memory for _, parameter in passed if parameter.memory is not None]
+    scalars = {memory.numbers[0]: other for memory, other in zip(memories, passed, strict=True)}
     if len(scalars) > 1 and not scalars.keys() <= INTEGERS.keys():
-        one, other = list(scalars.values())[:2]
-        raise ProgramError(
-            f"{other.extent}: {other.name} is memory of {other.element}, which {one.name} ({one.extent}) takes for "
-            f"{one.element}; mptune cannot tell what is in it: give them memory of their own"
-        )
+        (_, one), (kernel, other) = list(scalars.values())[:2]
+        what = f"takes memory of {one.element} ({one.name}, {one.extent}) for {other.element} ({other.name})"
+        raise refused(kernel, other, what, "give them memory of their own")
     first = memories[0]
     memory = next((memory for memory in memories if memory.is_mixed), first)
     if first.has_pointers or memory.numbers[0] not in (*NUMPY, *INTEGERS):
-        what = "pointers" if first.has_pointers else first.name
-        raise ProgramError(
-            f"{parameters[0].extent}: {parameters[0].name} is memory of {what}, which cannot be adopted; use arrays of "
-            "numbers"
-        )
+        kernel, parameter = passed[0]
+        what = f"is given memory of {'pointers' if first.has_pointers else first.name} as {parameter.name}"
+        raise refused(kernel, parameter, what, "use arrays of numbers")
     return memory
 
 

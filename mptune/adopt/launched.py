@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from mptune.adopt.capture import Capture, Launch, Place, Scalar, Structure, plain_name
+from mptune.adopt.capture import FOR_KERNEL, Capture, Copy, Launch, Place, Scalar, Structure, plain_name
 from mptune.adopt.classes import TypeClass, TypeClasses
 from mptune.adopt.classing import type_classes
 from mptune.adopt.number_types import NUMBERS, SCALARS, vector_of
-from mptune.adopt.parsing import ProgramError
+from mptune.adopt.parsing import Extent, KernelRefusedError, Refusal
 from mptune.adopt.patching_loops import tied_in_text, with_types_in_text
 from mptune.adopt.reading import Kernel, Parameter, Program
 from mptune.adopt.template import class_of, fields_of, layout_of
@@ -150,7 +150,7 @@ def find_launched(
         name_for: gives the name of a kernel, and is asked once for each.
 
     Raises:
-        ProgramError: a launch cannot be adopted.
+        KernelRefusedError: a launch cannot be adopted.
     """
     seen: dict[int, tuple[Launch, Kernel, list[_Passed]]] = {}
     used: dict[str, set[str]] = {}
@@ -201,10 +201,7 @@ def _launch(program: Program, launch: Launch, kernel: Kernel, passed: Iterable[_
                 given = "memory of which it is not known where it ends"
                 remedy = "let it be an array, a std::vector, or from new or malloc"
             given = "a null pointer at times" if value is None else given
-            raise ProgramError(
-                f"{launch.file.name}:{launch.line}: kernel {kernel.label} gets {given} for {leaf.name}, which cannot "
-                f"be adopted; {remedy}"
-            )
+            raise _refused(launch, kernel.label, f"gets {given} for {leaf.name}", remedy)
     return KernelLaunch(launch.grid, launch.block, launch.shared_bytes, tuple(arguments))
 
 
@@ -216,7 +213,7 @@ def classes_in(program: Program, capture: Capture) -> TypeClasses:
 
     Those that have the same memory in the run are one, as are those that its text can only give the same type. Where
     the text can have no other type, a class keeps its own: tuning finds no types that cannot be written. Kernels that
-    are not to be tuned keep theirs.
+    are not to be tuned keep theirs, and so does memory of kernels that are not adopted.
     """
     classes = type_classes(
         program,
@@ -225,10 +222,19 @@ def classes_in(program: Program, capture: Capture) -> TypeClasses:
         lambda classes: _given_to_libraries(_sharing(program, classes, capture), capture),
     )
     classes = with_types_in_text(program, classes)
+    of_others = {
+        copy.source.allocation
+        for copy in capture.different
+        if isinstance(copy, Copy) and copy.host == FOR_KERNEL and copy.source is not None
+    }
+    memory = _sharing(program, classes, capture)
+    given_away = {name for allocation in of_others & memory.keys() for name in memory[allocation]}
 
     def kept(each: TypeClass) -> TypeClass:
         others = [label for label in each.kernels if program.tuned and label not in program.tuned]
         why = f"the kernel {others[0]} has it, which is not to be tuned" if others else ""
+        if each.name in given_away:
+            why = f"it is memory that {' or '.join(capture.own)} uses, which is not adopted"
         return dataclasses.replace(each, kept=each.kept or why)
 
     return dataclasses.replace(classes, classes=tuple(map(kept, classes.classes)))
@@ -271,19 +277,20 @@ def _kernel_of(program: Program, launch: Launch) -> Kernel:
     if len(here) > 1:  # in a template of the host
         labels = _instantiation(program, launch, here)
         if len(labels) > 1:
-            raise ProgramError(
-                f"{near[0].extent}: several instantiations of {name} are launched in one place, which cannot be "
-                "told from each other; launch each in a place of its own"
-            )
+            what = "is launched in one place with several template arguments, which cannot be told from each other"
+            raise _refused(launch, name, what, "launch each in a place of its own")
     labels += [kernel.label for kernel in program.kernels if kernel.name == name]
     for label in labels:
         try:
             return program.kernel(label)
         except KeyError:
             continue
-    raise ProgramError(
-        f"{launch.file.name}:{launch.line}: the kernel {launch.kernel} is not among those that were read"
-    )
+    raise _refused(launch, name, "is launched by a name that no kernel was read by", "launch it by its own name")
+
+
+def _refused(launch: Launch, kernel: str, what: str, remedy: str) -> KernelRefusedError:
+    place = Extent(launch.file, 0, 0, launch.line)
+    return KernelRefusedError(Refusal(place, what, remedy, kernel))
 
 
 def _instantiation(program: Program, launch: Launch, labels: Sequence[str]) -> list[str]:
@@ -306,15 +313,12 @@ def _passed_by(kernel: Kernel, launch: Launch) -> Iterator[_Passed]:
     """Yield what a launch passes a kernel, of a struct each field: the parameter, its struct, and what it is.
 
     Raises:
-        ProgramError: a struct has more than numbers and pointers.
+        KernelRefusedError: a struct has more than numbers and pointers.
     """
-    where = f"{launch.file.name}:{launch.line}: kernel {kernel.label}"
     if len(launch.arguments) < len(kernel.parameters):
         left_out = kernel.parameters[len(launch.arguments)].name
-        raise ProgramError(
-            f"{launch.file.name}:{launch.line}: {kernel.name} is launched without {left_out}, which has a default; "
-            "write it out"
-        )
+        what = f"is launched without {left_out}, which has a default"
+        raise _refused(launch, kernel.label, what, "write it out")
     for parameter, value in zip(kernel.parameters, launch.arguments, strict=True):
         if not isinstance(value, Structure):
             yield parameter, "", value
@@ -324,10 +328,8 @@ def _passed_by(kernel: Kernel, launch: Launch) -> Iterator[_Passed]:
         except (KeyError, ValueError):
             places, size = [], -1
         if size != len(value.data):
-            raise ProgramError(
-                f"{where} takes the struct {parameter.name} by value, which has more than numbers and pointers and "
-                "cannot be adopted; pass its fields"
-            )
+            what = f"takes the struct {parameter.name} by value, which has more than numbers and pointers"
+            raise _refused(launch, kernel.label, what, "pass its fields")
         for (leaf, place), (_, struct) in zip(places, fields_of(parameter), strict=True):
             yield leaf, struct, _field(leaf, value, place)
 

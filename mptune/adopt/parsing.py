@@ -147,6 +147,18 @@ class Refusal:
         return f"{self.extent}: {subject} cannot be adopted: it {self.what}; {self.remedy}"
 
 
+class KernelRefusedError(ProgramError):
+    """A run, or a compiler, shows that a kernel cannot be adopted.
+
+    Attributes:
+        refusal: the kernel and the reason.
+    """
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
     """An error of clang, with its place; the place is None outside the program's files."""
@@ -690,9 +702,10 @@ def parse(
     arguments += [f"-I{folder}" for folder in includes]
     options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | 0x200  # keep going after a missing header
     units = []
-    for path in (file.path for file in own):
+    for file in own:
+        path = file.path
         try:
-            unit = cindex.Index.create().parse(str(path), arguments, unsaved, options)
+            unit = cindex.Index.create().parse(str(path), [*_of_device(file), *arguments], unsaved, options)
         except cindex.TranslationUnitLoadError:
             raise ProgramError(f"clang cannot parse {path}; is it a CUDA, HIP or C++ source?") from None
         found = TranslationUnit(path, unit, texts)
@@ -707,6 +720,13 @@ def parse(
             found = TranslationUnit(path, unit, texts)
         units.append(found)
     return units
+
+
+def _of_device(file: SourceFile) -> tuple[str, ...]:
+    """Return the macros by which a source knows that a compiler for devices reads it."""
+    if file.path.suffix not in (".cu", ".hip") and not has_device_code(file.text):
+        return ()
+    return ("-D__HIPCC__", "-D__HIP_PLATFORM_AMD__") if "hip/hip_runtime" in file.text else ("-D__CUDACC__",)
 
 
 def reached(node: Node, functions: Mapping[str, Function]) -> list[Function]:
@@ -730,6 +750,12 @@ def _functions_of(node: Node) -> Iterator[Node]:
     elif node.kind in ("STRUCT_DECL", "CLASS_DECL"):
         for child in node.children:
             yield from _functions_of(child)
+
+
+def specialised_from(node: Node) -> str:
+    """Return clang's name of the template that a class is written for some arguments of; "" for any other class."""
+    template = _libclang().conf.lib.clang_getSpecializedCursorTemplate(node.cursor)
+    return str(template.get_usr()) if template is not None and node.extent is not None else ""
 
 
 def specialisation_of(canonical: Any) -> Specialisation | None:

@@ -31,6 +31,7 @@ from mptune.adopt.parsing import (
     library_of,
     parse,
     specialisation_of,
+    specialised_from,
     without_casts,
 )
 from mptune.adopt.rewriting import WAITS, blanked, has_device_code
@@ -456,6 +457,7 @@ GRID: Final = "waits for all blocks of its grid"
 IN_STEP: Final = "counts on the threads of a warp to run in step, which they need not do on a GPU either"
 _KINDS: Final = {
     **dict.fromkeys(("STRUCT_DECL", "CLASS_DECL", "UNION_DECL", "CLASS_TEMPLATE"), "struct"),
+    "CLASS_TEMPLATE_PARTIAL_SPECIALIZATION": "struct",
     **dict.fromkeys(("TYPEDEF_DECL", "TYPE_ALIAS_DECL", "TYPE_ALIAS_TEMPLATE_DECL"), "typedef"),
     "ENUM_DECL": "enum",
 }
@@ -492,7 +494,7 @@ _FORBIDDEN: Final = (
     (re.compile(r"(?:erfcx|erfinv|erfcinv|normcdfinv)f?"),
      "a function that the C library of processors has not", "compute it on the host, or write an approximation out"),
     (re.compile(r"__v[a-z]+[24]"), "instructions on the bytes of a word", "compute each byte for itself"),
-    (re.compile(r"__trap|__nanosleep|clock64|wall_clock64"),
+    (re.compile(r"__trap|__nanosleep|clock|clock64|wall_clock64"),
      "what only a GPU has (__trap, clocks)", "leave it out: mptune measures times itself"),
 )  # fmt: skip
 _NAMED: Final = ("VAR_DECL", "PARM_DECL", "FIELD_DECL", "FUNCTION_DECL")
@@ -550,11 +552,19 @@ class _Reader:
         self._own |= {function.name for function in self._functions.values()}
         self._known: dict[str, _Facts] = {}
         #: Of each file that a compiler is given: macros by name, and their uses in order.
-        self._macros: dict[Path, tuple[dict[str, Node], list[tuple[Extent, str]]]] = {}
+        self._macros: dict[Path, tuple[dict[str, list[Extent]], list[tuple[Extent, str]]]] = {}
         for unit in units:
-            macros = {node.spelling: node for node in unit.top if node.kind == "MACRO_DEFINITION"}
+            macros: dict[str, list[Extent]] = {}
+            for node in unit.top:
+                if node.kind == "MACRO_DEFINITION" and node.extent is not None:
+                    macros.setdefault(node.spelling, []).append(node.extent)
             uses = [node for node in unit.top if node.kind == "MACRO_INSTANTIATION" and node.spelling in macros]
             self._macros[unit.path] = macros, sorted((n.extent, n.spelling) for n in uses if n.extent is not None)
+        #: What a class template is for some arguments, by clang's name of the template.
+        self._special: dict[str, list[Node]] = {}
+        for node in (node for unit in units for node in unit.top if _KINDS.get(node.kind) == "struct"):
+            if template := specialised_from(node):
+                self._special.setdefault(template, []).append(node)
         self._not_there()
         for function in (function for unit in units for function in unit.functions):
             if function.is_kernel:
@@ -746,6 +756,10 @@ class _Reader:
         waiting = list(targets.values())
         while waiting:
             target = waiting.pop()
+            for special in self._special.get(target.usr, ()):
+                if (special.usr, True) not in targets:
+                    targets[special.usr, True] = special
+                    waiting.append(special)
             declaration = self._declaration(target) if target.usr != kernel.usr else None
             if declaration is None or declaration.extent == kernel.extent:
                 continue
@@ -760,7 +774,7 @@ class _Reader:
             for name, whole in self._macros_used(unit, place):
                 found.setdefault((*order(unit, whole), ""), Declaration("macro", name, whole))
         within = {one for one in found.values() for other in found.values() if one.extent in other.extent != one.extent}
-        return tuple(found[place] for place in sorted(found) if found[place] not in within)
+        return tuple(_callees_first([found[place] for place in sorted(found) if found[place] not in within]))
 
     def _macros_used(self, unit: TranslationUnit, extent: Extent) -> Iterator[tuple[str, Extent]]:
         """Yield the program's macros that are used in a piece, and those that these use, with their definitions."""
@@ -772,9 +786,10 @@ class _Reader:
         seen: set[str] = set()
         while waiting:
             name = waiting.pop()
-            definition = macros[name].extent if name in macros and name not in seen else None
+            known = macros.get(name, []) if name not in seen else []
             seen.add(name)
-            if definition is not None:
+            before = [each for each in known if unit.order(each) < unit.order(extent)]  # some are defined again
+            if definition := next(iter((before or known)[-1:]), None):
                 text = next(file.text for file in unit.files() if file.path == definition.file)
                 whole = dataclasses.replace(definition, start=text.rindex("#", 0, definition.start))
                 yield name, whole
@@ -858,6 +873,22 @@ def arguments_by_address(call: Node) -> list[Node] | None:
     values = next((child for child in declared.children if child.kind == "INIT_LIST_EXPR"), None)
     found = [without_casts(child) for child in values.children] if values is not None else []
     return found if found and all(each.operator == "&" for each in found) else None
+
+
+def _callees_first(needs: Sequence[Declaration]) -> Iterator[Declaration]:
+    """Yield declarations in order, but an instantiation after those it calls: all of a template are at one place."""
+    labels = {need.label for need in needs if need.arguments}
+    waiting, done = list(needs), set[str]()
+    while waiting:
+        ready = [
+            need
+            for need in waiting
+            if all(call.label in done or call.label not in labels or call.label == need.label for call in need.calls)
+        ]
+        need = (ready or waiting)[0]
+        waiting.remove(need)
+        done.add(need.label)
+        yield need
 
 
 def _is_undefined(unit: TranslationUnit, called: Any) -> bool:

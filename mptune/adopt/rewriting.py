@@ -127,6 +127,7 @@ def facts_of(texts: Iterable[str]) -> dict[str, KernelFacts]:
     templates: set[str] = set()
     definitions: dict[str, int] = {}
     in_namespaces: set[str] = set()
+    parameters: dict[str, set[int]] = {}
 
     def note(name: str, body: str) -> None:
         uses.setdefault(name, set()).update(_NAME.findall(body))
@@ -146,6 +147,8 @@ def facts_of(texts: Iterable[str]) -> dict[str, KernelFacts]:
             if name:
                 definitions.setdefault(name, 0)
                 definitions[name] += text[end:].lstrip()[:1] == "{"
+                opening = text.index("(", text.index(name, start.end()))
+                parameters.setdefault(name, set()).add(len(commas(text, opening + 1)))
                 if _is_in_braces(text, start.start(), r"\bextern\s*$"):
                     in_namespaces.add(name)
                 if re.search(
@@ -161,7 +164,7 @@ def facts_of(texts: Iterable[str]) -> dict[str, KernelFacts]:
             waiting += found
         names = set().union(*(uses.get(used, set()) for used in reached))
         facts[name] = KernelFacts(
-            has_address=name not in templates and count <= 1,
+            has_address=name not in templates and count <= 1 and len(parameters[name]) == 1,
             waits=any(map(WAITS.search, names)),
             counts=any(map(_COUNTS.search, names)),
             is_in_phases=not uses.get(name, set()).isdisjoint(("MPTUNE_PHASE", "MPTUNE_TILES")),
@@ -241,22 +244,22 @@ def _launches(text: str, code: str, kernels: Mapping[str, KernelFacts], run: str
         head, tail = _launch(text[start : found.start()].strip(), kernels, run)
         changes += [(start, found.end(), head), (end, end + 3, tail)]
     for found in _HIP_LAUNCH.finditer(code):
-        commas = _commas(code, found.end())
-        if len(commas) < 5:
+        cuts = commas(code, found.end())
+        if len(cuts) < 5:
             continue
-        name = re.sub(r"^HIP_KERNEL_NAME\s*\((.*)\)$", r"\1", text[found.end() : commas[0]].strip(), flags=re.DOTALL)
+        name = re.sub(r"^HIP_KERNEL_NAME\s*\((.*)\)$", r"\1", text[found.end() : cuts[0]].strip(), flags=re.DOTALL)
         plain = name.removeprefix("(").removesuffix(")") if name.startswith("(") else name
         head, tail = _launch(plain, kernels, run)
         # hipLaunchKernelGGL(k, grid, block, shared, stream, arguments...): its last parenthesis closes the call.
-        has_arguments = text[commas[4]] == ","
-        changes += [(found.start(), commas[0] + 1, head), (commas[4], commas[4] + has_arguments, tail + "(")]
+        has_arguments = text[cuts[4]] == ","
+        changes += [(found.start(), cuts[0] + 1, head), (cuts[4], cuts[4] + has_arguments, tail + "(")]
     for found in _BY_ADDRESS.finditer(code):
-        commas = _commas(code, found.end())
-        given = [text[start + 1 : end].strip() for start, end in itertools.pairwise((found.end() - 1, *commas))]
+        cuts = commas(code, found.end())
+        given = [text[start + 1 : end].strip() for start, end in itertools.pairwise((found.end() - 1, *cuts))]
         if len(given) >= 4:  # cudaLaunchKernel(k, grid, block, arguments, shared, stream)
             head, tail = _launch(kernel_at(given[0]), kernels, run, is_address=True)
             launch = f"({head}{', '.join((*given[1:3], *given[4:]))}{tail}.packed({given[3]}), cudaPeekAtLastError())"
-            changes.append((found.start(), commas[-1] + 1, launch))
+            changes.append((found.start(), cuts[-1] + 1, launch))
     return changes
 
 
@@ -301,7 +304,7 @@ def _label(name: str) -> str:
         called = " ".join(name.split()).replace("\\", "\\\\").replace('"', '\\"')
         return f'"{called}"'
     inside = name[start + 1 : -1]
-    cuts = [-1, *_commas(f"{blanked(inside)})", 0)]
+    cuts = [-1, *commas(f"{blanked(inside)})", 0)]
     arguments = [inside[a + 1 : b].strip() for a, b in itertools.pairwise(cuts)]
     spelled = ", ".join(f"::mptune_layer::spelled<{argument}>()" for argument in arguments if argument)
     return f'::mptune_layer::label("{name[:start].strip()}", {{{spelled}}})' if spelled else f'"{name[:start].strip()}"'
@@ -379,7 +382,7 @@ def _configuration(code: str, at: int) -> int | None:
     return next((found.start() for found in _outside(code, at, ">>>") if found[0] == ">>>"), None)
 
 
-def _commas(code: str, at: int) -> list[int]:
+def commas(code: str, at: int) -> list[int]:
     """Return the commas between the arguments of a call or a template, and its end."""
     found: list[int] = []
     for each in _outside(code, at, "[,<]"):

@@ -204,7 +204,9 @@ def build(
         device = list(sources)
     is_hip = is_of_hip(texts.values())
     target = f"-march={host_architecture() or 'native'}"
-    has_openmp |= any("omp.h" in text for text in texts.values()) and not gives_host_memory
+    # A program that asks whether there is OpenMP runs without it, as it does where its Makefile does not ask for it.
+    asks = any("_OPENMP" in text for text in texts.values())
+    has_openmp |= any("omp.h" in text for text in texts.values()) and not (gives_host_memory or asks)
     notes = (_NO_OPENMP,) if has_openmp and compiler.family == "zig" else ()
     has_openmp &= not notes
     common = (

@@ -12,9 +12,9 @@ from typing import Final
 
 from mptune.adopt.blocks import UNROLL, Split, phases_of_templates, split, tiles_of_templates
 from mptune.adopt.classes import Choice, Literal, TypeClass, TypeClasses, TypeSlot
-from mptune.adopt.parsing import Edits, Extent, TemplateArgument
+from mptune.adopt.parsing import FUNCTIONS, Edits, Extent, TemplateArgument
 from mptune.adopt.reading import Declaration, Kernel, Parameter, Program, TemplateCall
-from mptune.adopt.rewriting import HIP_SHARED, blanked
+from mptune.adopt.rewriting import HIP_SHARED, blanked, commas
 from mptune.adopt.running import is_of_hip
 from mptune.cpp.prelude import FUNCTIONS_OF_CUDA, prelude_names, short_intrinsics, why_reserved
 from mptune.cpp.tokens import KEYWORDS
@@ -48,25 +48,27 @@ SCOPED: Final = re.compile(r"\b(?:a|unsafeA)(tomic[A-Z][A-Za-z]*)(?:_(?:block|sy
 _OTHER_WORDS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (
         re.compile(
-            r"(?:::\s*)?\bstd\s*::\s*(?=(?:min|max|abs|swap|isnan|isinf|isfinite|numeric_limits|is_same(?:_v)?"
+            r"(?:::\s*)?\bstd\s*::\s*(?=(?:min|max|abs|clamp|swap|isnan|isinf|isfinite|numeric_limits|is_same(?:_v)?"
             r"|conditional(?:_t)?|enable_if(?:_t)?|common_type(?:_t)?|remove_reference(?:_t)?"
-            r"|decay_t|declval|forward|move|is_floating_point(?:_v)?|is_integral(?:_v)?|is_arithmetic(?:_v)?)\b)"
+            r"|decay_t|declval|forward|is_floating_point(?:_v)?|is_integral(?:_v)?|is_arithmetic(?:_v)?)\b)"
         ),
         "mp::",
     ),
     (re.compile(r"\bstd\s*::\s*(?=(?:u?int(?:8|16|32|64|ptr)_t|size_t|ptrdiff_t)\b)"), ""),
-    (re.compile(r"\bmake_(double|float)([234])\b"), r"mp::make_vec\2<\1>"),
     *((re.compile(rf"\bhip{at}_([xyz])\b"), rf"{at[0].lower()}{at[1:]}.\1") for at in _INDICES),
     (SCOPED, r"a\1"),
     (re.compile(r"\bstatic\s+(?=__shared__\b)|(?<=\b__shared__)\s+static\b"), ""),
     (HIP_SHARED, r"extern __shared__ \1 \2[];"),
     (re.compile(r"^[ \t]*#line .*\n", re.MULTILINE), ""),
 )
+_MADE: Final = re.compile(r"\bmake_(double|float)([234])\b(\s*\(|)")
 #: A vector of nothing but literals.
 _CONSTANT_VECTOR: Final = re.compile(r"make_(?:double|float)([234])(?=\s*\([\d.,\seEfF+-]*\)$)")
 #: What a type class has that a kernel is given.
 _DECLARED: Final = ("parameter", "field")
 _TEMPLATE: Final = re.compile(r"\btemplate\s*<[^{;()]*?>\s*(?=[\w#])")
+_OPENED: Final = re.compile(r"\((?![)*&])")
+_CONSTANT: Final = re.compile(r"\bconstexpr\b(?!\s+\w+\s*=)(?=[^(){};=]*\()")
 _STRUCTS: Final = ("STRUCT_DECL", "CLASS_DECL", "CLASS_TEMPLATE")
 #: The word before a class's name, in what comes before its body.
 _CLASS_OF_STRUCT: Final = re.compile(r"\bclass\b(?=[^,<>:]*(?::[^:].*)?$)", re.DOTALL)
@@ -92,7 +94,7 @@ _CONSTANTS: Final = {
     **dict.fromkeys(("HUGE_VALF", "CUDART_INF_F"), "mp::numeric_limits<float>::infinity()"),
     "CUDART_NAN": "mp::numeric_limits<double>::quiet_NaN()",
     "CUDART_NAN_F": "mp::numeric_limits<float>::quiet_NaN()",
-    "CUDART_PI": "3.1415926535897931", "CUDART_PI_F": "3.141592654f",
+    "NULL": "nullptr", "CUDART_PI": "3.1415926535897931", "CUDART_PI_F": "3.141592654f",
 }  # fmt: skip
 #: CUDA's and HIP's names for types of 16 bits and pairs of them.
 _SHORT_TYPES: Final = {
@@ -180,16 +182,23 @@ def template(
     edited = _Edited(program, classes, parameter_of, frozenset(_structs_in(kernel.parameters)), symbols)
     is_taken = kernel.identifier in FUNCTIONS_OF_CUDA or why_reserved(kernel.identifier)
     function = f"{kernel.identifier}_kernel" if is_taken else kernel.identifier
-    texts = (
+    # A template declares shared memory whose size a launch gives in its kernel.
+    sized = [
+        need for need in kernel.needs if need.kind == "shared" and re.search(r"\bextern\b", program.text(need.extent))
+    ]
+    outside = [need for need in kernel.needs if need not in sized]
+    texts = [
         _in_kernel(edited.need(need), kernel.arguments) if need.kind == "macro" else edited.need(need)
-        for need in kernel.needs
-        if need.kind != "shared"
-    )
+        for need in outside
+    ]
+    functions = [number for number, need in enumerate(outside) if need.kind in ("function", "prototype")]
+    if any(_CONSTANT.search(texts[number]) and "mp::" in texts[number] for number in functions):
+        for number in functions:  # what calls functions of the prelude is not constant
+            texts[number] = _CONSTANT.sub("__device__", texts[number])
     needs = list(dict.fromkeys(texts))  # (one text may declare several)
     own = edited.of(kernel.extent, kernel.label, kernel.calls)
     passed, first = _passed(kernel, edited, own, offsets, frozenset(nulls), apart)
-    # A template declares shared memory whose size a launch gives in its kernel.
-    first += [edited.need(need) for need in kernel.needs if need.kind == "shared"]
+    first += map(edited.need, sized)
     regions = _in_regions(program, kernel, own, threads, in_block)
     rest = _without_parameters(own.text(kernel.body), kernel.arguments).removeprefix("{")
     # What is local in the kernel may be called as a field of a struct is here that it is passed.
@@ -330,12 +339,19 @@ def _in_words_of_templates(text: str, program: Program, kernel: Kernel, symbols:
             )
     aliases = set(_ALIAS_OF_LIBRARY.findall(text))
     text = _unqualified(text, {name for unit in program.units for name in unit.namespaces} - aliases)
+    text = _MADE.sub(lambda found: _maker(found, text), text)
     for pattern, words in _OTHER_WORDS:
         text = pattern.sub(words, text)
     short = short_intrinsics() - {need.name for need in kernel.needs}
     return _WORD.sub(
         lambda found: _SHORT_TYPES.get(found[0], f"mp::{found[0]}" if found[0] in short else found[0]), text
     )
+
+
+def _maker(found: re.Match[str], text: str) -> str:
+    """Return what makes a vector in a template; a function of the program's own takes another number of arguments."""
+    is_own = found[3] and len(commas(blanked(text), found.end())) != int(found[2])
+    return found[0] if is_own else f"mp::make_vec{found[2]}<{found[1]}>{found[3]}"
 
 
 def _unqualified(text: str, namespaces: Collection[str]) -> str:
@@ -450,7 +466,10 @@ class _Edited:
     def need(self, need: Declaration) -> str:
         """Return the text of something that a kernel needs."""
         label = need.label if need.kind in ("function", "prototype") else None
-        edits = self.of(need.extent, label, need.calls)
+        hidden = list(self._of_host(need)) if need.kind == "struct" and not self._program.originals else []
+        edits = self.of(need.extent, label, need.calls, hidden)
+        for each in hidden:
+            edits.replace(each, "")
         if need.kind == "struct" and need.name in self._filled:
             self._let_be_filled(edits, need)
         text = edits.text(need.extent).rstrip()
@@ -461,8 +480,23 @@ class _Edited:
             return text
         text = _TEMPLATE.sub("", text, count=1)
         return _without_parameters(
-            re.sub(rf"\b{need.name}(?=\s*\()", _identifier(need.label), text, count=1), need.arguments
+            re.sub(rf"\b{need.name}\s*(?:<[^;{{}}()]*>)?(?=\s*\()", _identifier(need.label), text, count=1),
+            need.arguments,
         )
+
+    def _of_host(self, struct: Declaration) -> Iterator[Extent]:
+        """Yield the member functions and friends that only the host can call: they may use anything."""
+        nodes = (node for unit in self._program.units for node in unit.top if node.kind in _STRUCTS)
+        node = next((each for each in nodes if each.extent is not None and each.extent in struct.extent), None)
+        for each in node.children if node is not None else ():
+            is_function = each.kind in FUNCTIONS or each.kind == "FRIEND_DECL"
+            if not is_function or each.extent is None or each.extent == struct.extent:
+                continue
+            function = next((one for one in each.children if one.kind in FUNCTIONS), each)
+            kinds = {child.kind for child in function.children}
+            is_of_host = "COMPOUND_STMT" in kinds and "CUDADEVICE_ATTR" not in kinds
+            if is_of_host and not re.search(r"\bconstexpr\b", self._program.text(each.extent)):
+                yield each.extent
 
     def _let_be_filled(self, edits: Edits, struct: Declaration) -> None:
         """Let a struct be made without arguments, and all of its fields be set: nothing in it is private."""
@@ -486,12 +520,15 @@ class _Edited:
         if made_of and not any(each.cursor.is_default_constructor() for each in made_of):
             edits.insert(place.file, place.start + len(head) + 1, f" {struct.name}() = default;")
 
-    def of(self, piece: Extent, label: str | None, calls: Iterable[TemplateCall]) -> Edits:
-        """Return the changes in a piece: of one function, or, with no label, whatever uses it."""
+    def of(
+        self, piece: Extent, label: str | None, calls: Iterable[TemplateCall], hidden: Collection[Extent] = ()
+    ) -> Edits:
+        """Return the changes in a piece but for some parts: of one function, or, with no label, whatever uses it."""
         edits = Edits(self._program.files)
 
         def is_in(extent: Extent, function: str) -> bool:
-            return extent in piece and (label is None or function in ("", label))
+            is_of_it = extent in piece and (label is None or function in ("", label))
+            return is_of_it and not any(extent in part for part in hidden)
 
         for each in self._classes.classes:
             if each.name not in self._parameter_of:
@@ -521,9 +558,10 @@ class _Edited:
                     edits.replace(call.extent, f"mp::{name}{policy}")
                 self.has_policy = self.has_policy or bool(policy)
         for choice in self._classes.choices:
-            if is_in(choice.extent, choice.function) and not self._parameter_of.keys().isdisjoint(choice.meets):
+            is_free = not choice.meets or not self._parameter_of.keys().isdisjoint(choice.meets)
+            if is_free and is_in(choice.extent, choice.function):
                 self._choose(edits, choice)
-        for instantiated in calls:
+        for instantiated in (each for each in calls if not any(each.extent in part for part in hidden)):
             edits.replace(instantiated.extent, _identifier(instantiated.label))
         return edits
 
@@ -582,7 +620,13 @@ def _without_parameters(text: str, arguments: Iterable[TemplateArgument]) -> str
         else f"static_cast<{argument.kind}>({argument.value})"
         for argument in arguments
     }
-    return _WORD.sub(lambda found: values.get(found[1], found[1]), text) if values else text
+
+    def shown(found: re.Match[str]) -> str:
+        value = values.get(found[1], found[1])
+        is_cast = " " in value and _OPENED.match(text, found.end())  # T(x), of a type of several words
+        return f"static_cast<{value}>" if is_cast else value
+
+    return _WORD.sub(shown, text) if values else text
 
 
 def _in_kernel(macro: str, arguments: Iterable[TemplateArgument]) -> str:

@@ -321,6 +321,10 @@ MPTUNE_INLINE void swap(T& a, T& b) {
     a = b;
     b = kept;
 }
+template <class T, class Low, class High>
+MPTUNE_INLINE T clamp(T x, Low low, High high) {
+    return x < low ? static_cast<T>(low) : high < x ? static_cast<T>(high) : x;
+}
 template <class X, class Y>
 MPTUNE_INLINE auto fdivide(X x, Y y) {
     return x / y;

@@ -8,23 +8,29 @@
 #include <cstdlib>
 #pragma clang force_cuda_host_device end
 #endif
-#include <exception>
 
-// Device code may call the functions of C that CUDA offers it; constexpr ones it may call anyhow.
+// Device code may call the functions of C and the C++ library that CUDA offers it; constexpr ones it may call anyhow.
+#pragma clang force_cuda_host_device begin
+#include <utility>
+#pragma clang force_cuda_host_device end
+#include <exception>
 #pragma clang force_cuda_host_device begin
 #include <cassert>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #pragma clang force_cuda_host_device end
-#include <algorithm>
 #include <cfloat>
 #include <climits>
 #include <cstdint>
 #include <limits>
-#include <utility>
 #pragma clang force_cuda_host_device begin
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <ctime>
+#include <numeric>
+#include <tuple>
 #pragma clang force_cuda_host_device end
 
 
@@ -42,9 +48,7 @@ using std::isinf;
 using std::isnan;
 using std::signbit;
 
-typedef unsigned long long cudaTextureObject_t;
-typedef unsigned long long cudaSurfaceObject_t;
-typedef unsigned long long hipTextureObject_t;
+typedef cudaTextureObject_t hipTextureObject_t;
 
 template <class F>
 cudaError_t cudaLaunchKernel(F* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes = 0,

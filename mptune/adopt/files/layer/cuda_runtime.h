@@ -7,6 +7,7 @@
 
 #if defined(MPTUNE_READING)
 #include "mptune_layer/mathematics.hpp"
+#include "mptune_layer/textures.hpp"
 #elif defined(__CUDACC__) || defined(__HIPCC__)
 #include <assert.h>
 #include <limits.h>
@@ -15,6 +16,7 @@
 
 #include "mptune_layer/mathematics.hpp"
 #include "mptune_layer/launch.hpp"
+#include "mptune_layer/textures.hpp"
 #else
 #define __host__
 #define __device__

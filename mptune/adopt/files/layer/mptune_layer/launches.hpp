@@ -76,6 +76,10 @@ void clear_padding([[maybe_unused]] P& parameter) {
 template <int Facts, class F, class... P>
 void launch_call(const site& at, const extents& shape, F function, P... parameters) {
     using made = call<F, P...>;
+    if (is_captured(shape.stream)) {
+        const extents later(shape.grid, shape.block, shape.shared);
+        return defer_call([=] { launch_call<Facts>(at, later, function, parameters...); });
+    }
     (clear_padding(parameters), ...);
     const made self{function, std::tuple<P...>(parameters...)};
     static const char* const types[] = {spelled<P>()..., nullptr};

@@ -54,12 +54,36 @@ cudaError_t check_shape(const extents& shape);
 // Runs a kernel to its end, and records that.
 void launch(const site& at, const prepared& kernel, const extents& shape);
 
+// What a captured stream does later, when its graph is launched.
+struct deferred {
+    virtual void run() = 0;
+    virtual ~deferred() {}
+};
+bool is_captured(cudaStream_t stream);
+void defer(deferred* operation);
+
+template <class F>
+struct deferred_call : deferred {
+    F function;
+
+    explicit deferred_call(F function) : function(function) {}
+    void run() override { function(); }
+};
+template <class F>
+void defer_call(F function) {
+    defer(new deferred_call<F>(function));
+}
+
 // The name of a kernel with its template arguments; the same place for the same name, for good.
 const char* label(const char* name, const char* const* arguments, unsigned count);
 
 }  // namespace mptune_layer
 
 extern "C" {
+#if !defined(MPTUNE_ON_GPU)
+// Where the textures are that a program has: memory that kernels read without being given it.
+unsigned mptune_memory_of_textures(const void** found, unsigned most);
+#endif
 cudaError_t mptune_symbol_address(void** pointer, const char* name, const void* symbol, size_t bytes);
 cudaError_t mptune_copy_to_symbol(const char* name, const void* symbol, size_t whole, const void* from, size_t bytes,
                                   size_t offset);

@@ -37,8 +37,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -62,6 +64,9 @@ cudaError_t MPTUNE_REAL(cudaFree)(void* pointer);
 cudaError_t MPTUNE_REAL(cudaFreeHost)(void* pointer);
 cudaError_t MPTUNE_REAL(cudaMemcpy)(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t MPTUNE_REAL(cudaMemset)(void* pointer, int value, size_t bytes);
+#if defined(MPTUNE_ON_GPU)
+cudaError_t MPTUNE_REAL(cudaMemcpy3D)(const cudaMemcpy3DParms* copy);
+#endif
 
 // Of host_memory.cpp, where that is linked.
 __attribute__((weak)) bool mptune_host_memory(const void* pointer, void** start, size_t* bytes);
@@ -716,7 +721,28 @@ std::vector<allocation*> reached(const argument* arguments, unsigned count, cons
     for (auto& [start, a] : allocations()) {
         if (a.kind[0] == 's') found.insert(&a);
     }
+#if !defined(MPTUNE_ON_GPU)
+    const void* textures[256];
+    for (unsigned i = mptune_memory_of_textures(textures, 256); i-- > 0;) {
+        if (allocation* const a = find(textures[i])) found.insert(a);
+    }
+#endif
     return {found.begin(), found.end()};
+}
+
+// Adds the allocations that pointers in memory lead to.
+void reach_further(const allocation& from, std::vector<allocation*>& found) {
+    const void* const content = record().is_live() ? from.start : readable(from, from.start, from.bytes);
+    if (content == nullptr) return;
+    const char* const first = allocations().begin()->first;
+    const char* const last = allocations().rbegin()->first + allocations().rbegin()->second.bytes;
+    for (size_t at = 0; at + sizeof(void*) <= from.bytes; at += sizeof(void*)) {
+        const char* pointer;
+        memcpy(&pointer, static_cast<const char*>(content) + at, sizeof pointer);
+        if (pointer < first || pointer >= last) continue;
+        allocation* const a = find(pointer);
+        if (a != nullptr && std::find(found.begin(), found.end(), a) == found.end()) found.push_back(a);
+    }
 }
 
 // Memory comes to the host, where something is about to work on it in place of the device.
@@ -774,7 +800,10 @@ void launch(const site& at, const prepared& kernel, const extents& shape) {
     const bool is_own = r.is_on() && r.runs_itself(at.kernel);
     if (is_own) {
         touched = reached(arguments, count);
-        bring_to_host(touched, -2);
+        for (size_t i = 0; i < touched.size(); ++i) {
+            bring_to_host({touched[i]}, -2);
+            reach_further(*touched[i], touched);
+        }
     }
     const site* const outer = running;
     running = &at;
@@ -859,9 +888,82 @@ void end_library_call() {
 
 using namespace mptune_layer;
 
+// -- graphs --------------------------------------------------------------------------------------
+
+// What a stream does while it is captured, and the streams that wait for it: in the order of the calls.
+struct CUgraph_st {
+    std::vector<std::shared_ptr<deferred>> operations;
+};
+struct CUgraphExec_st {
+    CUgraph_st graph;
+};
+static CUgraph_st* captured = nullptr;
+
+namespace mptune_layer {
+bool is_captured(cudaStream_t stream) { return captured != nullptr && stream != nullptr; }
+void defer(deferred* operation) { captured->operations.emplace_back(operation); }
+}  // namespace mptune_layer
+
+// Does something of a stream, or leaves it to the graph that the stream is captured for.
+template <class F>
+static cudaError_t in_stream(cudaStream_t stream, F operation) {
+    const held now(turn());
+    if (!is_captured(stream)) return operation();
+    defer_call(operation);
+    return cudaSuccess;
+}
+
 // -- what stands before the runtime --------------------------------------------------------------
 
 extern "C" {
+
+cudaError_t MPTUNE_RECORDED(cudaStreamBeginCapture)(cudaStream_t, cudaStreamCaptureMode) {
+    const held now(turn());
+    if (captured != nullptr) return refused();
+    captured = new CUgraph_st;
+    return cudaSuccess;
+}
+cudaError_t MPTUNE_RECORDED(cudaStreamEndCapture)(cudaStream_t, cudaGraph_t* graph) {
+    const held now(turn());
+    if (captured == nullptr) return refused();
+    *graph = captured;
+    captured = nullptr;
+    return cudaSuccess;
+}
+cudaError_t MPTUNE_RECORDED(cudaStreamIsCapturing)(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+    *status = is_captured(stream) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+}
+cudaError_t MPTUNE_RECORDED(cudaGraphInstantiate)(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
+    if (graph == nullptr) return refused();
+    *ready = new CUgraphExec_st{*graph};
+    return cudaSuccess;
+}
+cudaError_t MPTUNE_RECORDED(cudaGraphInstantiateWithFlags)(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
+    return MPTUNE_RECORDED(cudaGraphInstantiate)(ready, graph, 0);
+}
+cudaError_t MPTUNE_RECORDED(cudaGraphUpload)(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t MPTUNE_RECORDED(cudaGraphLaunch)(cudaGraphExec_t ready, cudaStream_t) {
+    const held now(turn());
+    if (ready == nullptr) return refused();
+    for (const auto& operation : ready->graph.operations) operation->run();
+    return cudaSuccess;
+}
+cudaError_t MPTUNE_RECORDED(cudaGraphGetNodes)(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+    for (size_t i = 0; nodes != nullptr && i < *count; ++i) {
+        nodes[i] = i < graph->operations.size() ? reinterpret_cast<cudaGraphNode_t>(graph->operations[i].get()) : nullptr;
+    }
+    *count = graph->operations.size();
+    return cudaSuccess;
+}
+cudaError_t MPTUNE_RECORDED(cudaGraphExecDestroy)(cudaGraphExec_t ready) {
+    delete ready;
+    return cudaSuccess;
+}
+cudaError_t MPTUNE_RECORDED(cudaGraphDestroy)(cudaGraph_t graph) {
+    delete graph;
+    return cudaSuccess;
+}
 
 cudaError_t MPTUNE_RECORDED(cudaMalloc)(void** pointer, size_t bytes) {
     const held now(turn());
@@ -923,8 +1025,9 @@ cudaError_t MPTUNE_RECORDED(cudaDeviceReset)() { return cudaDeviceSynchronize();
 cudaError_t MPTUNE_RECORDED(cudaMemcpy)(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
     return copy(to, from, bytes, kind);
 }
-cudaError_t MPTUNE_RECORDED(cudaMemcpyAsync)(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
-    return copy(to, from, bytes, kind);
+cudaError_t MPTUNE_RECORDED(cudaMemcpyAsync)(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                                             cudaStream_t stream) {
+    return in_stream(stream, [=] { return copy(to, from, bytes, kind); });
 }
 cudaError_t MPTUNE_RECORDED(cudaMemcpyPeer)(void* to, int, const void* from, int, size_t bytes) {
     return copy(to, from, bytes, cudaMemcpyDefault);
@@ -937,11 +1040,29 @@ cudaError_t MPTUNE_RECORDED(cudaMemcpy2D)(void* to, size_t to_pitch, const void*
     return copy_rows(to, to_pitch, from, from_pitch, width, height, kind);
 }
 cudaError_t MPTUNE_RECORDED(cudaMemcpy2DAsync)(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-                                               size_t height, cudaMemcpyKind kind, cudaStream_t) {
-    return copy_rows(to, to_pitch, from, from_pitch, width, height, kind);
+                                               size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+    return in_stream(stream, [=] { return copy_rows(to, to_pitch, from, from_pitch, width, height, kind); });
 }
 cudaError_t MPTUNE_RECORDED(cudaMemcpy3D)(const cudaMemcpy3DParms* p) {
-    if (p->srcArray != nullptr || p->dstArray != nullptr) return refused();
+#if defined(MPTUNE_ON_GPU)
+    if (p->srcArray != nullptr || p->dstArray != nullptr) return MPTUNE_REAL(cudaMemcpy3D)(p);
+#else
+    if (p->srcArray != nullptr || p->dstArray != nullptr) {  // whose places and extents are in elements
+        cudaMemcpy3DParms rows = *p;
+        const cudaArray& array = *(p->srcArray != nullptr ? p->srcArray : p->dstArray);
+        const auto as_rows = [](const cudaArray* a, cudaPitchedPtr& at, cudaPos& first) {
+            if (a == nullptr) return;
+            const size_t pitch = a->extent.width * a->element_bytes;
+            at = {a->start, pitch, pitch, a->extent.height > 0 ? a->extent.height : 1};
+            first.x *= a->element_bytes;
+        };
+        as_rows(p->srcArray, rows.srcPtr, rows.srcPos);
+        as_rows(p->dstArray, rows.dstPtr, rows.dstPos);
+        rows.extent.width *= array.element_bytes;
+        rows.srcArray = rows.dstArray = nullptr;
+        return MPTUNE_RECORDED(cudaMemcpy3D)(&rows);
+    }
+#endif
     for (size_t z = 0; z < p->extent.depth; ++z) {
         const auto at = [z](const cudaPitchedPtr& whole, const cudaPos& first) {
             const size_t rows = (first.z + z) * whole.ysize + first.y;
@@ -953,12 +1074,15 @@ cudaError_t MPTUNE_RECORDED(cudaMemcpy3D)(const cudaMemcpy3DParms* p) {
     }
     return cudaSuccess;
 }
-cudaError_t MPTUNE_RECORDED(cudaMemcpy3DAsync)(const cudaMemcpy3DParms* p, cudaStream_t) {
-    return MPTUNE_RECORDED(cudaMemcpy3D)(p);
+cudaError_t MPTUNE_RECORDED(cudaMemcpy3DAsync)(const cudaMemcpy3DParms* p, cudaStream_t stream) {
+    return in_stream(stream, [kept = *p] { return MPTUNE_RECORDED(cudaMemcpy3D)(&kept); });
 }
 cudaError_t MPTUNE_RECORDED(cudaMemset)(void* pointer, int value, size_t bytes) { return fill(pointer, value, bytes); }
-cudaError_t MPTUNE_RECORDED(cudaMemsetAsync)(void* pointer, int value, size_t bytes, cudaStream_t) {
-    return fill(pointer, value, bytes);
+cudaError_t MPTUNE_RECORDED(cudaMemsetAsync)(void* pointer, int value, size_t bytes, cudaStream_t stream) {
+    return in_stream(stream, [=] { return fill(pointer, value, bytes); });
+}
+cudaError_t MPTUNE_RECORDED(cudaLaunchHostFunc)(cudaStream_t stream, cudaHostFn_t called, void* data) {
+    return in_stream(stream, [=] { return called(data), cudaSuccess; });
 }
 cudaError_t MPTUNE_RECORDED(cudaMemset2D)(void* pointer, size_t pitch, int value, size_t width, size_t height) {
     for (size_t i = 0; i < height; ++i) {
@@ -967,6 +1091,27 @@ cudaError_t MPTUNE_RECORDED(cudaMemset2D)(void* pointer, size_t pitch, int value
     }
     return cudaSuccess;
 }
+
+#if !defined(MPTUNE_ON_GPU)
+// Arrays are the host's own memory: no kernel that is tuned is given one.
+cudaError_t cudaMemcpy2DToArray(cudaArray_t to, size_t x, size_t y, const void* from, size_t from_pitch, size_t width,
+                                size_t height, cudaMemcpyKind kind) {
+    const size_t pitch = to->extent.width * to->element_bytes;
+    return copy_rows(to->start + y * pitch + x, pitch, from, from_pitch, width, height, kind);
+}
+cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t to, size_t x, size_t y, const void* from, size_t from_pitch,
+                                     size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+    return in_stream(stream, [=] { return cudaMemcpy2DToArray(to, x, y, from, from_pitch, width, height, kind); });
+}
+cudaError_t cudaMemcpyToArray(cudaArray_t to, size_t x, size_t y, const void* from, size_t bytes, cudaMemcpyKind kind) {
+    return copy(to->start + y * to->extent.width * to->element_bytes + x, from, bytes, kind);
+}
+cudaError_t cudaMemcpy2DFromArray(void* to, size_t to_pitch, cudaArray_const_t from, size_t x, size_t y, size_t width,
+                                  size_t height, cudaMemcpyKind kind) {
+    const size_t pitch = from->extent.width * from->element_bytes;
+    return copy_rows(to, to_pitch, from->start + y * pitch + x, pitch, width, height, kind);
+}
+#endif
 
 cudaError_t mptune_symbol_address(void** pointer, const char* name, const void* variable, size_t bytes) {
     const held now(turn());

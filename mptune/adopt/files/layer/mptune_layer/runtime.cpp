@@ -136,8 +136,12 @@ cudaError_t allocate(void** pointer, size_t bytes, kind of) {
     if (bytes == 0) return cudaSuccess;
     if (bytes > memory_bytes() || allocated_bytes + bytes > memory_bytes()) return failed(cudaErrorMemoryAllocation);
     // Zeroed, as fresh memory of a GPU is: two runs then see the same.
-    void* const room = mmap(nullptr, bytes + 2 * margin, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    // At the same addresses in each run, too, where nothing else is there: pointers in memory are then the same.
+    static char* next = reinterpret_cast<char*>(0x100000000000);
+    const size_t whole = (bytes + 2 * margin + 4095) / 4096 * 4096;
+    void* const room = mmap(next, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED) return failed(cudaErrorMemoryAllocation);
+    next += whole;
     char* const start = static_cast<char*>(room) + margin;
     if (bytes >= 1 << 22) madvise(room, bytes + 2 * margin, MADV_HUGEPAGE);
     allocated_bytes += bytes;
@@ -343,6 +347,91 @@ cudaError_t MPTUNE_REAL(cudaHostUnregister)(void* pointer) {
     const block_of_memory* const found = find(pointer);
     return found != nullptr && found->of == kind::registered ? release(pointer) : failed(cudaErrorInvalidValue);
 }
+// A pool is where memory comes from; all of them are one here.
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
+    *pool = reinterpret_cast<cudaMemPool_t>(1);
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) { return cudaDeviceGetDefaultMemPool(pool, device); }
+cudaError_t cudaDeviceSetMemPool(int, cudaMemPool_t) { return cudaSuccess; }
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, void* value) {
+    if (attribute < cudaMemPoolAttrReleaseThreshold) *static_cast<int*>(value) = 1;
+    else *static_cast<u64*>(value) = attribute == cudaMemPoolAttrReleaseThreshold ? 0 : allocated_bytes;
+    return cudaSuccess;
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
+cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t bytes, cudaMemPool_t, cudaStream_t stream) {
+    return cudaMallocAsync(pointer, bytes, stream);
+}
+
+cudaError_t cudaMalloc3DArray(cudaArray_t* array, const cudaChannelFormatDesc* channels, cudaExtent extent, unsigned) {
+    const auto axis = [](size_t n) { return n > 0 ? n : 1; };
+    const size_t element = (channels->x + channels->y + channels->z + channels->w) / 8;
+    const size_t bytes = element * axis(extent.width) * axis(extent.height) * axis(extent.depth);
+    *array = new cudaArray{static_cast<char*>(calloc(bytes, 1)), *channels, extent, element};
+    return (*array)->start != nullptr ? cudaSuccess : failed(cudaErrorMemoryAllocation);
+}
+cudaError_t cudaMallocArray(cudaArray_t* array, const cudaChannelFormatDesc* channels, size_t width, size_t height,
+                            unsigned flags) {
+    return cudaMalloc3DArray(array, channels, cudaExtent{width, height, 0}, flags);
+}
+cudaError_t cudaFreeArray(cudaArray_t array) {
+    if (array != nullptr) free(array->start);
+    delete array;
+    return cudaSuccess;
+}
+static std::map<u64, texture>& textures() {
+    static auto* const all = new std::map<u64, texture>;
+    return *all;
+}
+cudaError_t cudaCreateTextureObject(cudaTextureObject_t* object, const cudaResourceDesc* resource,
+                                    const cudaTextureDesc* description, const cudaResourceViewDesc*) {
+    const held now(turn());
+    texture made{};
+    if (description != nullptr) made.how = *description;
+    const auto& from = resource->res;
+    switch (resource->resType) {
+    case cudaResourceTypeArray: {
+        const cudaArray& array = *from.array.array;
+        made.start = array.start;
+        made.channels = array.channels;
+        made.extent = array.extent;
+        made.pitch = array.extent.width * array.element_bytes;
+        break;
+    }
+    case cudaResourceTypeLinear: {
+        const auto& c = made.channels = from.linear.desc;
+        made.start = static_cast<char*>(from.linear.devPtr);
+        made.pitch = from.linear.sizeInBytes;
+        made.extent = cudaExtent{from.linear.sizeInBytes / ((c.x + c.y + c.z + c.w) / 8), 0, 0};
+        break;
+    }
+    case cudaResourceTypePitch2D:
+        made.start = static_cast<char*>(from.pitch2D.devPtr);
+        made.channels = from.pitch2D.desc;
+        made.extent = cudaExtent{from.pitch2D.width, from.pitch2D.height, 0};
+        made.pitch = from.pitch2D.pitchInBytes;
+        break;
+    default: return failed(cudaErrorNotSupported);
+    }
+    static u64 number = 0;
+    const auto kept = textures().emplace(++number, made).first;
+    *object = reinterpret_cast<u64>(&kept->second);
+    return cudaSuccess;
+}
+cudaError_t cudaDestroyTextureObject(cudaTextureObject_t object) {
+    const held now(turn());
+    for (auto at = textures().begin(); at != textures().end(); ++at) {
+        if (reinterpret_cast<u64>(&at->second) == object) return textures().erase(at), cudaSuccess;
+    }
+    return failed(cudaErrorInvalidResourceHandle);
+}
+cudaError_t cudaCreateSurfaceObject(cudaSurfaceObject_t* object, const cudaResourceDesc* resource) {
+    return cudaCreateTextureObject(object, resource, nullptr, nullptr);
+}
+cudaError_t cudaDestroySurfaceObject(cudaSurfaceObject_t object) { return cudaDestroyTextureObject(object); }
+
 cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
     const held now(turn());
     *device = host;
@@ -380,6 +469,15 @@ cudaError_t MPTUNE_REAL(cudaMemset)(void* pointer, int value, size_t bytes) {
     return cudaSuccess;
 }
 
+unsigned mptune_memory_of_textures(const void** found, unsigned most) {
+    const held now(turn());
+    unsigned count = 0;
+    for (const auto& [number, each] : textures()) {
+        if (count < most) found[count++] = each.start;
+    }
+    return count;
+}
+
 // -- streams and events --------------------------------------------------------------------------
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
@@ -396,10 +494,6 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cu
 cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t, unsigned) { return cudaSuccess; }
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t called, void* data, unsigned) {
     called(stream, cudaSuccess, data);
-    return cudaSuccess;
-}
-cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t called, void* data) {
-    called(data);
     return cudaSuccess;
 }
 
@@ -504,6 +598,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrL2CacheSize: *value = p.l2CacheSize; break;
     case cudaDevAttrMaxThreadsPerMultiProcessor: *value = 2048; break;
     case cudaDevAttrComputeCapabilityMajor: *value = p.major; break;
+    case cudaDevAttrMemoryPoolsSupported:
     case cudaDevAttrManagedMemory:
     case cudaDevAttrConcurrentManagedAccess: *value = 1; break;
     default: *value = 0;

@@ -86,11 +86,41 @@ enum cudaError {
     cudaErrorPeerAccessAlreadyEnabled = 704,
     cudaErrorPeerAccessNotEnabled = 705,
     cudaErrorHostMemoryAlreadyRegistered = 712,
+    cudaErrorAssert = 710,
     cudaErrorLaunchFailure = 719,
     cudaErrorNotSupported = 801,
     cudaErrorUnknown = 999
 };
 typedef enum cudaError cudaError_t;
+
+typedef struct CUgraph_st* cudaGraph_t;
+typedef struct CUgraphExec_st* cudaGraphExec_t;
+typedef struct CUgraphNode_st* cudaGraphNode_t;
+typedef struct CUmemPoolHandle_st* cudaMemPool_t;
+typedef struct cudaArray* cudaArray_t;
+typedef const struct cudaArray* cudaArray_const_t;
+typedef unsigned long long cudaTextureObject_t;
+typedef unsigned long long cudaSurfaceObject_t;
+enum cudaStreamCaptureMode {
+    cudaStreamCaptureModeGlobal,
+    cudaStreamCaptureModeThreadLocal,
+    cudaStreamCaptureModeRelaxed
+};
+enum cudaStreamCaptureStatus {
+    cudaStreamCaptureStatusNone,
+    cudaStreamCaptureStatusActive,
+    cudaStreamCaptureStatusInvalidated
+};
+enum cudaMemPoolAttr {
+    cudaMemPoolReuseFollowEventDependencies = 1,
+    cudaMemPoolReuseAllowOpportunistic,
+    cudaMemPoolReuseAllowInternalDependencies,
+    cudaMemPoolAttrReleaseThreshold,
+    cudaMemPoolAttrReservedMemCurrent,
+    cudaMemPoolAttrReservedMemHigh,
+    cudaMemPoolAttrUsedMemCurrent,
+    cudaMemPoolAttrUsedMemHigh
+};
 
 enum cudaMemcpyKind {
     cudaMemcpyHostToHost = 0,
@@ -186,8 +216,19 @@ enum cudaDeviceAttr {
     cudaDevAttrConcurrentManagedAccess = 89,
     cudaDevAttrPageableMemoryAccess = 88,
     cudaDevAttrCooperativeLaunch = 95,
-    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+    cudaDevAttrMemoryPoolsSupported = 115
 };
+enum cudaSharedCarveout {
+    cudaSharedmemCarveoutDefault = -1,
+    cudaSharedmemCarveoutMaxL1 = 0,
+    cudaSharedmemCarveoutMaxShared = 100
+};
+enum cudaMemLocationType { cudaMemLocationTypeInvalid, cudaMemLocationTypeDevice, cudaMemLocationTypeHost };
+typedef struct cudaMemLocation {
+    enum cudaMemLocationType type;
+    int id;
+} cudaMemLocation;
 
 typedef struct CUuuid_st {
     char bytes[16];
@@ -246,15 +287,80 @@ struct cudaPos {
     size_t x, y, z;
 };
 struct cudaMemcpy3DParms {
-    void* srcArray;
+    struct cudaArray* srcArray;
     struct cudaPos srcPos;
     struct cudaPitchedPtr srcPtr;
-    void* dstArray;
+    struct cudaArray* dstArray;
     struct cudaPos dstPos;
     struct cudaPitchedPtr dstPtr;
     struct cudaExtent extent;
     enum cudaMemcpyKind kind;
 };
+
+// An array whose layout is a device's own; here one of rows.
+enum cudaChannelFormatKind {
+    cudaChannelFormatKindSigned,
+    cudaChannelFormatKindUnsigned,
+    cudaChannelFormatKindFloat,
+    cudaChannelFormatKindNone
+};
+struct cudaChannelFormatDesc {
+    int x, y, z, w;
+    enum cudaChannelFormatKind f;
+};
+struct cudaArray {
+    char* start;
+    struct cudaChannelFormatDesc channels;
+    struct cudaExtent extent;  // in elements; 0 where it has no such axis
+    size_t element_bytes;
+};
+#define cudaArrayDefault 0x00
+#define cudaArrayLayered 0x01
+#define cudaArraySurfaceLoadStore 0x02
+enum cudaResourceType {
+    cudaResourceTypeArray,
+    cudaResourceTypeMipmappedArray,
+    cudaResourceTypeLinear,
+    cudaResourceTypePitch2D
+};
+struct cudaResourceDesc {
+    enum cudaResourceType resType;
+    union {
+        struct { cudaArray_t array; } array;
+        struct {
+            void* devPtr;
+            struct cudaChannelFormatDesc desc;
+            size_t sizeInBytes;
+        } linear;
+        struct {
+            void* devPtr;
+            struct cudaChannelFormatDesc desc;
+            size_t width, height, pitchInBytes;
+        } pitch2D;
+    } res;
+};
+enum cudaTextureAddressMode { cudaAddressModeWrap, cudaAddressModeClamp, cudaAddressModeMirror, cudaAddressModeBorder };
+enum cudaTextureFilterMode { cudaFilterModePoint, cudaFilterModeLinear };
+enum cudaTextureReadMode { cudaReadModeElementType, cudaReadModeNormalizedFloat };
+struct cudaTextureDesc {
+    enum cudaTextureAddressMode addressMode[3];
+    enum cudaTextureFilterMode filterMode;
+    enum cudaTextureReadMode readMode;
+    int sRGB;
+    float borderColor[4];
+    int normalizedCoords;
+    unsigned int maxAnisotropy;
+    enum cudaTextureFilterMode mipmapFilterMode;
+    float mipmapLevelBias, minMipmapLevelClamp, maxMipmapLevelClamp;
+    int disableTrilinearOptimization;
+};
+struct cudaResourceViewDesc;
+enum cudaSurfaceBoundaryMode { cudaBoundaryModeZero, cudaBoundaryModeClamp, cudaBoundaryModeTrap };
+static inline struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, enum cudaChannelFormatKind f) {
+    struct cudaChannelFormatDesc made = {x, y, z, w, f};
+    return made;
+}
+
 static inline struct cudaExtent make_cudaExtent(size_t w, size_t h, size_t d) {
     struct cudaExtent made = {w, h, d};
     return made;
@@ -267,3 +373,16 @@ static inline struct cudaPitchedPtr make_cudaPitchedPtr(void* p, size_t pitch, s
     struct cudaPitchedPtr made = {p, pitch, xsize, ysize};
     return made;
 }
+
+#if defined(__cplusplus)
+namespace mptune_layer {
+// What a texture object is a pointer to.
+struct texture {
+    char* start;
+    cudaChannelFormatDesc channels;
+    cudaExtent extent;
+    size_t pitch;
+    cudaTextureDesc how;
+};
+}  // namespace mptune_layer
+#endif
