@@ -163,11 +163,13 @@ def facts_of(texts: Iterable[str]) -> dict[str, KernelFacts]:
             reached |= found
             waiting += found
         names = set().union(*(uses.get(used, set()) for used in reached))
+        # (phases name the shuffles that they stand for)
+        is_in_phases = not uses.get(name, set()).isdisjoint(("MPTUNE_PHASE", "MPTUNE_TILES"))
         facts[name] = KernelFacts(
             has_address=name not in templates and count <= 1 and len(parameters[name]) == 1,
-            waits=any(map(WAITS.search, names)),
+            waits=not is_in_phases and any(map(WAITS.search, names)),
             counts=any(map(_COUNTS.search, names)),
-            is_in_phases=not uses.get(name, set()).isdisjoint(("MPTUNE_PHASE", "MPTUNE_TILES")),
+            is_in_phases=is_in_phases,
             is_global=name not in in_namespaces,
         )
     return facts

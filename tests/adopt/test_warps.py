@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mptune.adopt import running
 from mptune.adopt.adopting import AdoptSettings, adopt
+from mptune.adopt.blocks import split_kernels
 from mptune.adopt.classing import type_classes
 from mptune.adopt.reading import read
 
@@ -54,6 +56,15 @@ def test_a_shuffle_returns_what_it_is_given_in_the_type_of_that(tmp_path: Path) 
     (literal,) = found.literals
     (sum_class,) = (each.name for each in found.classes if any(member.name == "sum" for member in each.members))
     assert literal.meets == (sum_class,)
+
+
+@pytest.mark.full
+def test_a_program_whose_shuffles_end_regions_passes_its_own_check(tmp_path: Path) -> None:
+    program = read([PROGRAMS / "warps.cu"])
+    files = split_kernels(program)
+    assert any("MPTUNE_SHUFFLED(" in file.text for file in files)
+    ran = running.run(running.build(program.sources, files, optimisation="-O1"), writes=tmp_path)
+    assert ran.check == "passed", ran.output + ran.errors
 
 
 @pytest.mark.full

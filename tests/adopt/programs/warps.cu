@@ -79,7 +79,7 @@ __global__ void totals(const double* rows, double* sums, int width) {
         sum = lane < blockDim.x / 32 ? parts[lane] : 0.0;
         for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(ALL, sum, offset);
     }
-    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+    if (threadIdx.x == 0) atomicAdd(sums + blockIdx.x, sum);
 }
 
 // How many numbers of a block are above a limit, and their sum up to each thread of a warp.
@@ -117,6 +117,7 @@ int main(int argc, char** argv) {
     cudaMemcpy(d_x, x.data(), n * sizeof(double), cudaMemcpyHostToDevice);
     moments<<<(height + 3) / 4, 128>>>(d_rows, d_means, d_deviations, height, width);
     largest<<<height, 64>>>(d_rows, d_places, width);
+    cudaMemset(d_sums, 0, height * sizeof(double));
     totals<<<height, 64>>>(d_rows, d_sums, width);
     above<<<n / 256, 256>>>(d_x, d_before, d_counts, 1.25);
     cudaMemcpy(means.data(), d_means, height * sizeof(double), cudaMemcpyDeviceToHost);
