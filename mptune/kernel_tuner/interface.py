@@ -207,6 +207,8 @@ def tune_kernel(
         inputs=1,
         verify=0,
         seed=seed or 0,
+        # Scripts written for GPUs have large arrays, which a busy processor converts and compares for minutes.
+        limits=30.0 + sum(each.values.nbytes for each in problem.given) / 8e6,
         flags=_flags(compiler_options, backend),
         on_progress=lambda progress: None if quiet else _print_line(problem, progress.trial, metrics),
     )
