@@ -110,7 +110,7 @@ def bad_definitions() -> Mapping[str, tuple[dict[str, Any], str]]:
             "'loop' is a reserved word of templates and expressions",
         ),
         "word of Python": ({"sizes": {"default": {"rows": 1, "cols": 1, "in": 1}}}, "'in' is a reserved word"),
-        "arrays": ({"inputs": {"x": [1.0]}}, r"inputs= is a function inputs\(rng, size\) -> .*, not {'x': "),
+        "arrays": ({"inputs": [1.0]}, r"inputs= is a function inputs\(rng, size\) -> .*, not \[1.0\]"),
         "no parameter": ({"parameters": "block"}, "parameters has 'block', expected a Parameter"),
         "no presets": ({"sizes": {"rows": 1}}, "not sizes by name"),
         "syntax": ({"grid": ["ceildiv(rows,"]}, "grid"),

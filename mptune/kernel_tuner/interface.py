@@ -345,6 +345,8 @@ def tune_kernel(
                     verify=0,
                     finals=bool(problem.precisions),
                     seed=seed or 0,
+                    # Scripts for GPUs have large arrays, which a busy processor compares for minutes.
+                    limits=30.0 + sum(each.values.nbytes for each in problem.given) / 8e6,
                     flags=_flags(compiler_options, backend),
                     on_progress=lambda progress: progressed(progress.trial),
                     **settings,
