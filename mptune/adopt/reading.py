@@ -1017,7 +1017,7 @@ def _parameter(
             for field in _fields(canonical.get_declaration())
             for place, element in _elements(field.type)
         )
-    elif canonical.kind.name == "ENUM" and "." in name:  # the number that it is
+    elif canonical.kind.name == "ENUM":  # the number that it is
         canonical = canonical.get_declaration().enum_type.get_canonical()
     return Parameter(name, kind.spelling, canonical.spelling, role, extent, fields, memory, is_used, struct)
 

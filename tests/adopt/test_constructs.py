@@ -35,7 +35,7 @@ def _standard_library() -> NDArray[np.float64]:
 
 def _language() -> NDArray[np.float64]:
     y = np.hypot(X, 2.0) + (1.0 + X / 64.0) ** 10 + np.arange(256) % 2
-    return np.abs((0.75 * y + 0.75).reshape(2, 128)[:, ::-1].ravel() - X)
+    return -2.0 * np.abs((0.75 * y + 0.75).reshape(2, 128)[:, ::-1].ravel() - X)
 
 
 def _pitched() -> NDArray[np.float64]:

@@ -1,5 +1,6 @@
 // What headers for host and device have: macros by the compiler and defined twice, members for the host alone,
-// specialisations of functions and classes, constant functions, vectors made otherwise, shared memory of a file.
+// specialisations of functions and classes, constant functions, vectors made otherwise, shared memory of a file,
+// enumerations as parameters.
 #include <cmath>
 #include <cstdio>
 #include <iostream>
@@ -65,12 +66,15 @@ __global__ void first(const double* x, double* y, int n) {
 }
 #undef SHIFT
 #define SHIFT 3.0
-__global__ void second(const double* x, double* y, int n) {
+typedef enum { ONCE, TWICE } Times;
+enum class Sign { plus = 1, minus };
+__global__ void second(const double* x, double* y, int n, Times times, Sign sign) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     room[threadIdx.x] = y[i] * Weight<2>::of() + Weight<1>::of() * SHIFT;
     __syncthreads();
     reverse();
     y[i] = distance(room[threadIdx.x], x[i]);
+    if (times == TWICE && sign == Sign::minus) y[i] *= -2.0;
 }
 
 int main() {
@@ -81,7 +85,7 @@ int main() {
     cudaMalloc(&y, sizeof h);
     cudaMemcpy(x, h, sizeof h, cudaMemcpyHostToDevice);
     first<<<2, 128>>>(x, y, n);
-    second<<<2, 128>>>(x, y, n);
+    second<<<2, 128>>>(x, y, n, TWICE, Sign::minus);
     cudaMemcpy(h, y, sizeof h, cudaMemcpyDeviceToHost);
     for (double v : h) printf("%.17g\n", v);
 }
