@@ -20,7 +20,7 @@ Recorded = TypeVar("Recorded")
 Numbers = dict[int | str, int]
 #: Seconds that a run may take before it is made shorter, and if it cannot be made shorter any more.
 _SHORT_S: Final = 3.0
-_LONG_S: Final = 10.0
+_LONG_S: Final = 30.0
 #: Seconds after which no further numbers are tried.
 _ATTEMPTS_S: Final = 60.0
 #: Attempts with smaller numbers of a program that fails with its own.
