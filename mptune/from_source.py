@@ -222,6 +222,11 @@ def _write(
         first = {name: str(each[0]) for name, each in macros.items()}
         found = _kernel(own, kernel, {**given, **first}, folders)
         passed = _passed(kernel, found, arguments(found) if callable(arguments) else arguments)
+        if changed := [each.name for each in passed if each.is_written and each.values.dtype.names]:
+            raise KernelError(
+                f"{changed[0]} is an array of structs that the kernel changes: give it an array for each field, or the "
+                "whole program to mptune adopt"
+            )
         program = _Program(text, file_name, kernel, passed, launch, given, folders, values)
         settings_of_program = AdoptSettings(
             files=(program.write(Path(scratch)),),
@@ -853,7 +858,9 @@ def _changed(
     if reference is not None:
         changes["reference"] = _Reference(reference, passed, written)
     if inputs is not None:
-        changes["inputs"] = _Inputs(inputs, cast(Callable[..., Any], definition.inputs), passed)
+        own = _Inputs(inputs, cast(Callable[..., Any], definition.inputs), passed)
+        own.drawn(np.random.default_rng(0))  # what is wrong is said before minutes are spent
+        changes["inputs"] = own
     return definition.changed(**changes) if changes else definition
 
 
@@ -909,14 +916,20 @@ class _Inputs:
 
     def __call__(self, rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
         own = dict(self._first(rng, sizes))
-        if is_first_draw(rng):
-            return own
+        return own if is_first_draw(rng) else own | self.drawn(rng)
+
+    def drawn(self, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+        """Return the inputs that the caller's function gives.
+
+        Raises:
+            KernelError: they are not those of the arguments.
+        """
         found = self._function(rng)
         if not isinstance(found, Mapping):
             if len(found) != len(self._passed):
                 raise KernelError(f"inputs: expected {len(self._passed)} arguments, not {len(found)}")
             found = dict(zip((each.name for each in self._passed), found, strict=True))
-        by_name = {each.name: each for each in self._passed}
+        by_name, own = {each.name: each for each in self._passed}, dict[str, NDArray[Any]]()
         for name, value in found.items():
             if name not in by_name:
                 raise UnknownNameError("argument of inputs=:", str(name), by_name)

@@ -324,4 +324,4 @@ def _expanded(words: Iterable[str], place: Path) -> Iterator[str]:
     for word in words:
         word = os.path.expandvars(word)
         is_pattern = re.search(r"[*?\[]", word) and not word.startswith("/")
-        yield from sorted(str(path.relative_to(place)) for path in place.glob(word) if is_pattern) or [word]
+        yield from sorted(str(path.relative_to(place)) for path in (place.glob(word) if is_pattern else ())) or [word]

@@ -116,7 +116,10 @@ class Program:
             extra = ("-DMPTUNE_UCONTEXT=1", *extra)
         # zig spells architectures with underscores ("x86_64_v3").
         target = architecture.replace("-", "_") if self.family == "zig" else architecture
-        return (*_FLAGS, *X86_FLAGS, *own, f"-march={target or 'native'}", *extra, *_SOURCE, *libraries)
+        # A linker looks for what is missing so far, so libraries come last.
+        last = [each for each in extra if each.startswith("-l")]
+        flags = (each for each in extra if each not in last)
+        return (*_FLAGS, *X86_FLAGS, *own, f"-march={target or 'native'}", *flags, *_SOURCE, *last, *libraries)
 
 
 class _Prelude(NamedTuple):

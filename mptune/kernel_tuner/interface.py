@@ -264,13 +264,14 @@ def tune_kernel(
             grid_div_z=divisors[2],
             types=types,
             defines=defines,
+            answer=None if answer is None or verify is not None else [*answer],
             restrictions=[Allowed(each, tune_params, one) for each in listed_restrictions(restrictions)],
             budget=int(most or 100),
             backend=_backend(backend, "CUDA"),
             max_error=max_error if max_error is not None else _defaults.get("max_error"),
             time_limit_s=options.get("time_limit"),
             seed=seed or 0,
-            flags=_flags(compiler_options, _backend(backend, "CUDA")),
+            flags=_flags(compiler_options, _backend(backend, "CUDA"), "CUDA"),
         )
         tuned = list(dict.fromkeys([*tune_params, *run.parameter_names]))
         results = Results(run, (shown(_result_of(trial, one, metrics)) for trial in run.trials))
@@ -347,7 +348,7 @@ def tune_kernel(
                     seed=seed or 0,
                     # Scripts for GPUs have large arrays, which a busy processor compares for minutes.
                     limits=30.0 + sum(each.values.nbytes for each in problem.given) / 8e6,
-                    flags=_flags(compiler_options, backend),
+                    flags=_flags(compiler_options, backend, problem.source.language),
                     on_progress=lambda progress: progressed(progress.trial),
                     **settings,
                 )
@@ -507,7 +508,11 @@ def run_kernel(
     configuration = kernel.search_space(sizes).configuration(0)
     backend = _backend(backend, problem.source.language)
     outputs = _run_apart(
-        kernel, configuration, cast(Callable[..., Any], kernel.inputs), backend, _flags(compiler_options, backend)
+        kernel,
+        configuration,
+        cast(Callable[..., Any], kernel.inputs),
+        backend,
+        _flags(compiler_options, backend, problem.source.language),
     )
     results: list[Any] = []
     for each, argument in zip(problem.given, arguments, strict=True):
@@ -554,10 +559,11 @@ def serve(channel: Connection) -> None:
         channel.send(error)
 
 
-def _flags(given: Sequence[str] | None, backend: str) -> tuple[str, ...]:
-    """Return the options that the backend's compiler takes: the host's knows none of nvcc's own."""
+def _flags(given: Sequence[str] | None, backend: str, language: str) -> tuple[str, ...]:
+    """Return the options that the compiler takes: the host's knows none of nvcc's; C may use the library of C++."""
     is_host = get_backend(backend).name == "host"
-    return tuple(each for each in given or () if not is_host or re.match(r"-(?:D|U|I|O|f|m|W|std=)", each))
+    known = (each for each in given or () if not is_host or re.match(r"-(?:D|U|I|O|f|m|W|std=)", each))
+    return (*known, *(["-lstdc++"] if language == "C" else []))
 
 
 def _check(others: Mapping[str, Any]) -> None:

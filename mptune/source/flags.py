@@ -43,7 +43,7 @@ _FLAG: Final = re.compile(
 )
 #: Further flags accepted from a run file; their folders contain no special character of a shell or make.
 _HARMLESS: Final = re.compile(
-    r"-U[A-Za-z_]\w*|--?std=[\w+]+|-w|-W[a-z][\w-]*(=[\w-]+)?|-g|-pthread|-fopenmp|-l(m|mvec|quadmath|gomp)|"
+    r"-U[A-Za-z_]\w*|--?std=[\w+]+|-w|-W[a-z][\w-]*(=[\w-]+)?|-g|-pthread|-fopenmp|-l(m|mvec|quadmath|gomp|stdc\+\+)|"
     r"-cl-[a-z][\w.=-]*|-munsafe-fp-atomics|--?(use_fast_math|extra-device-vectorization|restrict)|"
     r"-I/[\w./@+,=-]*|--?(fmad|ftz|prec-div|prec-sqrt|maxrregcount|extra-device-vectorization|use_fast_math)=\w+"
 )
