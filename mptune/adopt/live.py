@@ -50,6 +50,7 @@ from mptune.backends.processes import Child, in_words
 from mptune.errors import KernelError
 from mptune.kernel import Application, Argument, Sizes
 from mptune.results.kernel_times import PROGRAM_HOST_MS
+from mptune.space.configuration import Value
 
 if TYPE_CHECKING:
     from mptune.measure.program import Steps
@@ -202,6 +203,11 @@ class Live:
             raise KernelError(f"at {dict(size)} the program does not allocate {buffer}, as it does at its own sizes")
         return allocated[id] // element_bytes
 
+    @property
+    def macros(self) -> dict[str, int]:
+        """The program's own values of the macros that are tuned, by name."""
+        return {name: int(self._program["defines"][name]) for name in self._program["macros"]}
+
     def _arguments(self, size: Mapping[str, int]) -> list[str]:
         return with_sizes(self._program["arguments"], {place: size[name] for name, (place, _) in self._sizes.items()})
 
@@ -259,7 +265,12 @@ class Live:
 
 
 class AdoptedApplication(Application):
-    """An application whose steps are :class:`Live`, which know the extents of its buffers at other sizes."""
+    """An application whose steps are :class:`Live`, which know its macros, and the extents of its buffers."""
+
+    def reference_values(self) -> dict[str, tuple[Value, ...]]:
+        """Return the baseline's types, and the program's own values of macros, which may change its answer."""
+        own = cast(Live, self.steps).macros
+        return {**super().reference_values(), **{name: (value,) for name, value in own.items()}}
 
     def shape_of(self, argument: Argument, sizes: Sizes) -> tuple[int, ...]:
         """Return the shape of a buffer at these sizes."""

@@ -60,8 +60,8 @@ def whole_space(tunable: Tunable, sizes: Sizes, facts: Mapping[str, Any] | None 
 
 
 def widest(tunable: Tunable, sizes: Sizes, facts: Mapping[str, Any]) -> list[Configuration]:
-    """Return configurations with a baseline's types from all over their space, as some may not launch."""
-    return spread(space_on(tunable, sizes, facts).restrict(tunable.baseline_values()))
+    """Return configurations to compare answers with from all over their space, as some may not launch."""
+    return spread(space_on(tunable, sizes, facts).restrict(tunable.reference_values()))
 
 
 def spread(space: SearchSpace) -> list[Configuration]:

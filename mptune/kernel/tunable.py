@@ -235,6 +235,10 @@ class Tunable(ABC):
         """Return a baseline's values of precision and policy parameters: fp64 (or the widest type), accurate."""
         return baseline_values(self.parameters)
 
+    def reference_values(self) -> dict[str, tuple[Value, ...]]:
+        """Return the values of the configurations that answers are compared with: the baseline's."""
+        return self.baseline_values()
+
     def precision_of(self, argument: Argument, configuration: Configuration) -> Precision | None:
         """Return the precision of an argument in memory (fp64 or fp32 for a compound one); None for an integer."""
         chosen = argument.precision
