@@ -339,7 +339,7 @@ def test_memory_whose_end_is_not_known_is_refused(tmp_path: Path) -> None:
         'for (int i = 0; i < 64; i++) u[i] = i;\n}\nint main() { Grid g; fill(g.u); std::printf("%f", g.u[9]); }\n'
     )
     with pytest.raises(
-        ProgramError, match=r"within\.cpp:4: .* memory of which it is not known where it ends for u, .*new"
+        ProgramError, match=r"within\.cpp:4: .* memory of which it is not known where it ends for u; .*new"
     ):
         adopt(AdoptSettings((path,)), tmp_path / "adopted")
 
