@@ -33,6 +33,8 @@ _TOKEN: Final = re.compile(r"\w[\w.+-]*")
 #: Lines on how far results are off, on how often something was done until they were not, and on where something is: a
 #: program with other types may print anything there.
 _NO_ANSWER: Final = re.compile(r"(?i)error|\berr\b|residu|\bdiff|deviat|toleranc|\biter|sweep|\bindex")
+#: Printed numbers that are as small are what rounding leaves, as of a comparison with a reference.
+_ROUNDING: Final = 1e-11
 #: Numbers are not alike that differ by more than such a part of the larger one; of whole numbers, which may be counts.
 _FAR: Final = 0.5
 _FAR_OF_WHOLE: Final = 0.9
@@ -635,6 +637,8 @@ def _with_headings(lines: Iterable[str]) -> list[tuple[str, str]]:
 
 def _are_far(one: str, other: str, least: float) -> bool:
     a, b = float(one), float(other)
+    if 0 < abs(a) <= _ROUNDING and abs(a) < abs(b) < 1:  # an error, whatever it is called
+        return False
     share = _FAR_OF_WHOLE if one.lstrip("+-").isdigit() and other.lstrip("+-").isdigit() else _FAR
     return abs(a - b) > max(least, share * max(abs(a), abs(b)))
 
