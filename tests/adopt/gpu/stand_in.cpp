@@ -170,6 +170,8 @@ cudaError_t cudaFreeHost(void* pointer) {
     free(pointer);
     return cudaSuccess;
 }
+// (only for CUDA's arrays, which the program has none of)
+cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms*) { return cudaErrorNotSupported; }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
     if (to == nullptr || from == nullptr) return failed(cudaErrorInvalidValue);
     const at_work now;
