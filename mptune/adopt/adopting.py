@@ -126,18 +126,21 @@ def adopt(
     if folder.is_symlink():
         folder = folder.resolve()
     _check_output(folder)
-    compiled = _read_and_built(settings, project, on_progress)
-    if settings.backend != "host":
-        try:
-            on_gpu = dataclasses.replace(compiled, built=built_for_gpu(compiled.program), backend="cuda")
-            return _adopted(on_gpu, settings, folder, began, on_progress)
-        except (ProgramError, BackendUnavailableError) as error:
-            if settings.backend == "cuda":
-                raise
-            if isinstance(error, ProgramError):
-                why = " ".join(line.strip() for line in str(error).splitlines()[:2])
-                compiled = dataclasses.replace(compiled, note=f"recorded on the processor, not on the GPU: {why}")
-    return _adopted(compiled, settings, folder, began, on_progress)
+    try:
+        compiled = _read_and_built(settings, project, on_progress)
+        if settings.backend != "host":
+            try:
+                on_gpu = dataclasses.replace(compiled, built=built_for_gpu(compiled.program), backend="cuda")
+                return _adopted(on_gpu, settings, folder, began, on_progress)
+            except (ProgramError, BackendUnavailableError) as error:
+                if settings.backend == "cuda":
+                    raise
+                if isinstance(error, ProgramError):
+                    why = " ".join(line.strip() for line in str(error).splitlines()[:2])
+                    compiled = dataclasses.replace(compiled, note=f"recorded on the processor, not on the GPU: {why}")
+        return _adopted(compiled, settings, folder, began, on_progress)
+    except ProgramError as error:
+        raise ProgramError("\n".join([str(error), *project.notes])) from error.__cause__
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,19 +345,14 @@ def _name(settings: AdoptSettings) -> str:
 
 
 @contextlib.contextmanager
-def _told_what_is_missing(files: Sequence[Path], notes: Sequence[str]) -> Iterator[None]:
-    """Say of a program that does not compile which macros its Makefile gives, and which files were not given.
-
-    Args:
-        files: the files that were given.
-        notes: what of its Makefile was not followed.
-    """
+def _told_what_is_missing(files: Sequence[Path]) -> Iterator[None]:
+    """Say of a program that does not compile which macros its Makefile gives, and which files were not given."""
     try:
         yield
     except ProgramError as error:
         folders = {file.parent for file in files}
         missing = (*_macros_in_makefiles(folders, str(error)), *_files_not_given(folders, files, str(error)))
-        raise ProgramError("\n".join([str(error), *missing, *notes])) from error.__cause__
+        raise ProgramError("\n".join([str(error), *missing])) from error.__cause__
 
 
 def _macros_in_makefiles(folders: Iterable[Path], message: str) -> Iterator[str]:
@@ -380,7 +378,7 @@ def _read_and_built(settings: AdoptSettings, project: Project, on_progress: Call
     Raises:
         ProgramError: it cannot be adopted as far as its text says that, or does not compile.
     """
-    with _told_what_is_missing(settings.files, project.notes):
+    with _told_what_is_missing(settings.files):
         on_progress("reading the program")
         program = read(settings.files, settings.defines, settings.includes, settings.kernels)
         for name in settings.macros:
