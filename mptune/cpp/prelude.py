@@ -32,6 +32,8 @@ PRELUDE_FILES: Final = tuple(
 LIBRARIES: Final = ("cub.hpp", "cooperative_groups.hpp", "curand.hpp", "kernel_float.hpp")
 #: Libraries with functions in which threads wait for each other.
 WAITING_LIBRARIES: Final = frozenset(("cub", "cooperative_groups"))
+#: Libraries over CUDA's threads and memory, which OpenCL has not.
+_OF_CUDA: Final = ("cub", "cooperative_groups", "curand")
 _USES_LIBRARY: Final = re.compile(r"\bUSES_LIBRARY\((\w+)\)")
 #: Functions of CUDA that programs have, too, which run as they are, by the macro that says where they are.
 _SHARED: Final = {
@@ -74,10 +76,9 @@ def libraries_of(body: str) -> str:
     if unknown := next((name for name in used if name not in known), ""):
         raise TemplateError(f"there is no library {unknown}; expected {', '.join(known)}{did_you_mean(unknown, known)}")
     text = "".join(_part(f"{name}.hpp").replace("#pragma once\n", "") for name in used)
-    refused = (
-        f'#if defined(MPTUNE_OPENCL)\n#error "OpenCL has no {", no ".join(used)}: use the host, CUDA or HIP"\n#endif\n'
-    )
-    return refused + text if used else ""
+    missing = ", no ".join(name for name in used if name in _OF_CUDA)
+    refused = f'#if defined(MPTUNE_OPENCL)\n#error "OpenCL has no {missing}: use the host, CUDA or HIP"\n#endif\n'
+    return refused + text if missing else text
 
 
 def _part(name: str) -> str:
