@@ -326,6 +326,8 @@ def _extents(threads: Sequence[str]) -> str:
 def _in_words_of_templates(text: str, program: Program, kernel: Kernel, symbols: Collection[str]) -> str:
     """Return a text with what templates call otherwise than CUDA, HIP and the C++ library."""
     text = _without_clashes(text, [need.name for need in kernel.needs])
+    if re.search(rf"\blocal\b(?!<{_OPEN})", text):  # a variable of that name hides the type
+        text = re.sub(rf"\blocal(?=<{_OPEN})", "mp::local", text)
     if not any(_SHORT_HEADER.search(file.text) for file in program.files):
         text = _EXPRESSION_OR_CHOSEN.sub(lambda found: f"{found[0]}_" if found[0] in _CHOSEN else found[0], text)
     for need in kernel.needs:

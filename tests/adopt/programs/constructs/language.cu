@@ -1,6 +1,6 @@
 // What headers for host and device have: macros by the compiler and defined twice, members for the host alone,
 // specialisations of functions and classes, constant functions, vectors made otherwise, shared memory of a file,
-// enumerations as parameters.
+// enumerations as parameters, a variable whose name the prelude has, too.
 #include <cmath>
 #include <cstdio>
 #include <iostream>
@@ -62,7 +62,9 @@ __global__ void first(const double* x, double* y, int n) {
     const double* from = x != NULL ? x : y;
     Complex<double> z(from[i], 2.0);
     double3 sides = make_double3(SHIFT);
-    y[i] = z.size() + power<10>(1.0 + from[i] / 64.0) + sides.y * (i % 2 ? 1 : 0.0);
+    double local = 1.0 + from[i] / 64.0;
+    double other = z.size() + power<10>(local);
+    y[i] = other + sides.y * (i % 2 ? 1 : 0.0);
 }
 #undef SHIFT
 #define SHIFT 3.0
