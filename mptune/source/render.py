@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import jinja2
 import jinja2.ext
@@ -155,6 +155,12 @@ def with_parameters(kernel: Kernel, body: str, parameters: Sequence[str]) -> str
 def names_types(kernel: Kernel) -> bool:
     """Whether a kernel's template names types of numbers itself, which no parameter decides."""
     return _OWN_TYPE.search(comments_blanked(_locate(kernel).text)) is not None
+
+
+def drawing_kernels(tunable: Tunable) -> list[str]:
+    """Return the names of the kernels that draw random numbers of cuRAND, whose operations are not counted."""
+    kernels = tunable.kernels.values() if isinstance(tunable, Application) else [tunable]
+    return [each.name for each in kernels if "USES_LIBRARY(curand)" in _locate(cast(Kernel, each)).text]
 
 
 def _traced_literal(match: re.Match[str]) -> str:

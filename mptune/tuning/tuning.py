@@ -29,7 +29,7 @@ from mptune.results.trial import Trial
 from mptune.run import Run
 from mptune.source.flags import compilers_of, recorded_flags
 from mptune.source.lints import examples, lints
-from mptune.source.render import heading, render_body
+from mptune.source.render import drawing_kernels, heading, render_body
 from mptune.space.arguments import checked
 from mptune.store import INTERRUPTED, RunFile, RunInfo, RunState
 from mptune.tuning.plan import TuningPlan
@@ -124,6 +124,9 @@ def tune(
             if left_out := [name for name, each in counts.items() if each.is_partial]:
                 names = ", ".join(left_out)
                 remarks.append(f"the estimate leaves out what {names} computes in types that its text itself names")
+            if drawing := drawing_kernels(plan.kernel):
+                names = ", ".join(drawing)
+                remarks.append(f"the estimate leaves out the random numbers that {names} draws: no speedup says much")
         info = plan.describe(space, ready, command)
         for remark in (*remarks, *info.caveats):
             warn(remark)
