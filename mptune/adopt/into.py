@@ -449,7 +449,7 @@ class _Record:
 def _as_made(settings: IntoSettings, record: _Record) -> tuple[IntoSettings, Path]:
     """Return the settings with the folders and macros that a folder's own Makefile gives, and where the program runs.
 
-    Of the macros of the record, those count as given that the Makefile has with the same values.
+    A macro of the record counts as given if the Makefile has it with the same value.
     """
     project = project_in(settings.program) if settings.program.is_dir() else None
     if project is None:

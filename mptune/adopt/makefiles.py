@@ -21,7 +21,7 @@ from mptune.backends.processes import Child
 SOURCES: Final = (".cu", ".hip", ".cpp", ".cc", ".cxx")
 #: The same of the files in Makefiles.
 COMPILED: Final = (*SOURCES, ".c", ".C")
-#: What is looked for in a folder, the first first.
+#: Files that say how a folder is built. The first one that is there is used.
 _ORIGINS: Final = ("GNUmakefile", "makefile", "Makefile", "compile_commands.json", "build/compile_commands.json")
 #: Targets that run a program, in order of preference.
 _TARGETS: Final = ("run", "test", "check")

@@ -45,7 +45,7 @@ _SIZES: Final = re.compile(
     r"samples|cells|elements|particles|atoms|bodies|options|nodes)"
 )
 _LAUNCH: Final = r"<<<|\bhipLaunchKernelGGL\b"
-#: An option of which a program reads the value: ``case 'n': runs = atoi(optarg)``, ``if (... "-n") ...) runs = ...``.
+#: An option that has a value: ``case 'n': runs = atoi(optarg)``, ``if (... "-n") ...) runs = ...``.
 _OPTION: Final = re.compile(
     r"(?:case\s*'(\w)'\s*:|\"(--?[A-Za-z][\w-]*)\"[^;{}=]{0,60}?\)\s*\{?)\s*(?:\w+(?:\.|->))*(\w+)\s*=(?!=)"
     r"[^;]*?\b(?:argv|optarg)\b"
@@ -183,7 +183,7 @@ def _bounds_of_launches(text: str, launch: re.Pattern[str]) -> Iterator[str]:
 
 
 def _options(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the options of which a program reads the value, each with the variable that it becomes."""
+    """Yield the options that have a value, each with the variable that the value is put into."""
     for letter, word, name in _OPTION.findall(text):
         yield word or f"-{letter}", name
 

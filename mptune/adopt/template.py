@@ -118,7 +118,7 @@ _SHORT_HEADER: Final = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](?:\w+/)*\w+
 _WHOLE: Final = re.compile(r"(?:const )?(?:(?:long|short|unsigned|signed|int|char|bool) ?)+|u?int\d+_t|size_t|\.\.\.")
 #: What the prelude calls otherwise.
 _CALLED: Final = {"abs": "fabs"}
-#: What a kernel has that depends on how many threads a warp has.
+#: Words of kernels whose result depends on the number of threads of a warp.
 _WARPS: Final = re.compile(r"\b(?:__(?:shfl|ballot|any|all|activemask|match|reduce|syncwarp)(?:_\w+)?|warpSize)\b")
 _PARAMETERS: Final = re.compile(r"\s*#\s*define\s+\w+\(([^)]*)\)")
 #: What a parameter is by default.

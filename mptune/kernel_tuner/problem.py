@@ -315,7 +315,7 @@ class _ConstraintObject:
 
 
 class Allowed:
-    """A restriction over parameters of which some have only one value."""
+    """A restriction over all parameters, also those with a single value."""
 
     def __init__(self, given: Any, values: Mapping[str, Sequence[Any]], fixed: Mapping[str, Any]) -> None:
         self.constraint = compile_constraint(as_restriction(given, values), [*values])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 #: Kernel Tuner's names of languages.
 LANGUAGES: Final = {**dict.fromkeys(("CUDA", "CUPY", "NVCUDA", "HIP"), "CUDA"), "C": "C", "OPENCL": "OpenCL"}
-#: What comes before the name of a kernel.
+#: The text before the name of a kernel, by language.
 _HEADS: Final = {
     "CUDA": r"\b__global__\b[^;{}()]*\b",
     "OpenCL": r"\b(?:__)?kernel\b[^;{}]*?\b",
@@ -210,7 +210,7 @@ def _language_of(text: str) -> str:
 def _declared(text: str, name: str, language: str, count: int) -> list[tuple[str, str, bool]]:
     """Return the parameters of a kernel: name, type without pointer, and whether a pointer's memory may be written.
 
-    Of several kernels of the name, as in branches of the preprocessor, it is the first of ``count`` parameters.
+    Where several kernels have the name, as in branches of the preprocessor, the one with ``count`` parameters is read.
 
     Raises:
         KernelError: the text has no such kernel.
